@@ -1,0 +1,1 @@
+"""The agent itself: one turn from the prompt to its stop reason."""

@@ -1,0 +1,177 @@
+"""What a turn is made of, in terms that belong to no provider. Values only, used by any thread.
+
+The history of a session is a list of `Message`. A provider is asked with a `ModelRequest` and yields
+events; the agent loop turns events into updates for the client and into the next messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, Union
+
+from acpserver.cancel import CancelFlag
+
+
+@dataclass(frozen=True)
+class Text:
+    """Visible text of a message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Thought:
+    """Reasoning text. `signature` is opaque and only means something to the provider named."""
+
+    text: str
+    signature: str = ""
+    provider: str = ""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """The model asks for a tool.
+
+    `arguments` is the parsed JSON object, or None when the model sent something else; `raw` is the text
+    as it came, which the error result quotes. `id` is unique within the session.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, object] | None
+    raw: str = ""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What the model reads about one of its tool calls."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Part = Union[Text, Thought, ToolCall, ToolResult]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of the history. Roles: "user", "assistant", "tool" (parts are ToolResults)."""
+
+    role: str
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The visible text of the message, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls of the message, in order."""
+        return [part for part in self.parts if isinstance(part, ToolCall)]
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """What a model is told about a tool: `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, object]
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One model call. `max_tokens` limits the answer (None: the server's own limit)."""
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """A piece of visible text: never empty, never with half a surrogate pair."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ThoughtDelta:
+    """A piece of reasoning text, with the same promises as `TextDelta`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts of one model call, as the provider gave them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0  # part of input_tokens
+    thought_tokens: int = 0  # part of output_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together: what stands in the context after the call."""
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, other: Usage) -> Usage:
+        """The sum of both, for a whole turn."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.thought_tokens + other.thought_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The last event of an answer. `reason`: "stop", "tool_calls", "length" or "refusal"."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The provider will try again: `seconds` until then, and why, for the user to see."""
+
+    seconds: float
+    reason: str
+
+
+Event = Union[TextDelta, ThoughtDelta, ToolCall, Usage, Finish, Waiting]
+"""What a provider yields, in the order of the model's stream. A `ToolCall` is yielded when it is
+complete; `Finish` comes exactly once, last."""
+
+
+class Provider(Protocol):
+    """A model that can be asked. One object serves many threads at once."""
+
+    def stream(self, request: ModelRequest, cancel: CancelFlag) -> Iterator[Event]:
+        """Ask the model and yield its events as they come.
+
+        Blocks between events. Raises `ProviderError`, and `Cancelled` soon after `cancel` is set.
+        """
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where and how a model is reached over HTTP. `api_key` is secret: never printed, never logged."""
+
+    base_url: str
+    dialect: str = "openai"
+    api_key: str = field(default="", repr=False)
+    api_key_source: str = ""  # for error texts and `doctor`: "environment variable OPENAI_API_KEY"
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    connect_timeout: float = 10.0  # seconds
+    idle_timeout: float = 120.0  # seconds without a byte
+    retry_attempts: int = 6
+    retry_seconds: float = 60.0  # all attempts and waits together

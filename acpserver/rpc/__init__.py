@@ -1,0 +1,1 @@
+"""JSON-RPC 2.0 and the ACP schema: messages, checking, and one live connection."""

@@ -1,0 +1,1 @@
+"""What carries lines: stdin and stdout, and the trace file."""
