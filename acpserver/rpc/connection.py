@@ -1,0 +1,314 @@
+"""One live link to one peer: the read loop, ids, checking, requests in both directions, and the end.
+
+The thread that calls `serve` is the reader: it parses, checks, resolves answers and hands every call to
+the handler, which must not block. `request`, `notify` and the answers may be used by any other thread.
+The class is symmetric: it serves an agent towards an editor and a client towards an agent alike.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from acpserver.cancel import CancelFlag
+from acpserver.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, AcpError, ConnectionClosed, RpcError
+from acpserver.rpc import legacy, message, schema
+from acpserver.rpc.message import Invalid, Notification, Request, RequestId, Response
+from acpserver.transports.stdio import Growing, LineWriter
+
+log = logging.getLogger(__name__)
+
+FIRST_ID = 1_000_000
+"""Our request ids count from here: editors count theirs from 0, and some mix the two up when they meet.
+The end, 2**31, is what clients with 32-bit ids can keep."""
+
+
+class OutgoingFault(AcpError):
+    """A message of ours does not fit the schema: a bug here, raised in strict mode only."""
+
+
+class Call:
+    """One request or notification from the peer.
+
+    A request is answered exactly once, by `answer` or `fail`; later answers are dropped. `cancel` is set
+    when the peer sends `$/cancel_request` for it. For a notification both do nothing.
+    """
+
+    def __init__(self, connection: Connection, method: str, params: dict[str, object], request_id: RequestId | None):
+        self.method = method
+        self.params = params
+        self.id = request_id
+        self.cancel = CancelFlag()
+        self._connection = connection
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the peer waits for an answer."""
+        return self.id is not None
+
+    def answer(self, result: object) -> None:
+        """Send the result. Never waits."""
+        if self._connection._settle(self):
+            self._connection._send_result(self, result)
+
+    def fail(self, error: RpcError) -> None:
+        """Send an error. Never waits."""
+        if self._connection._settle(self):
+            self._connection._send_error(self.id, error)
+
+
+Handler = Callable[[Call], None]
+
+
+@dataclass
+class _Pending:
+    """A request of ours that waits for its answer."""
+
+    method: str
+    done: threading.Event = field(default_factory=threading.Event)
+    response: Response | None = None
+    closed: bool = False
+
+
+class Connection:
+    """The link. `lines` are the peer's, `writer` carries ours, `handler` gets the peer's calls.
+
+    With `strict`, an outgoing message that does not fit the schema raises; otherwise it is logged and sent.
+    `observe` sees each incoming line before it is parsed (the trace).
+    """
+
+    def __init__(
+        self,
+        lines: Iterable[bytes],
+        writer: LineWriter,
+        handler: Handler,
+        *,
+        strict: bool = False,
+        observe: Callable[[bytes], None] | None = None,
+    ):
+        self._lines = lines
+        self._writer = writer
+        self._handler = handler
+        self._strict = strict
+        self._observe = observe
+        self._pending_lock = threading.Lock()  # guards the ids, the pending requests and _closed
+        self._next_id = FIRST_ID
+        self._pending: dict[str, _Pending] = {}
+        self._closed = False
+        self._calls_lock = threading.Lock()  # guards _calls
+        self._calls: dict[str, list[Call]] = {}
+
+    # The reader's side
+
+    def serve(self) -> None:
+        """Read and handle messages until the end of input; then fail every pending request."""
+        try:
+            for line in self._lines:
+                if self._observe:
+                    self._observe(line)
+                self._receive(line)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Fail all pending requests with `ConnectionClosed`, and refuse new ones."""
+        with self._pending_lock:
+            self._closed = True
+            waiting = list(self._pending.values())
+            self._pending.clear()
+        for pending in waiting:
+            pending.closed = True
+            pending.done.set()
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            received = message.parse(line)
+            if isinstance(received, Response):
+                self._resolve(received)
+            elif isinstance(received, Request):
+                self._accept(received.method, received.params, received.id)
+            elif isinstance(received, Notification):
+                self._accept(received.method, received.params, None)
+            elif isinstance(received, Invalid):
+                self._send_error(received.id, received.error)
+        except Exception:  # the reader goes on whatever one line did to it
+            log.exception("a message could not be handled")
+
+    def _accept(self, method: str, params: object, request_id: RequestId | None) -> None:
+        """Check one call and hand it to the handler."""
+        if method == "$/cancel_request":
+            self._cancel_call(params)
+            if request_id is not None:
+                self._send_error(request_id, RpcError(METHOD_NOT_FOUND))
+            return
+        method, params = legacy.canonical(method, params)
+        params, forgiven = schema.forgive_params(method, params)
+        for fault in forgiven:
+            log.debug("%s: forgiven: %s: %s", method, fault.path, fault.reason)
+        faults = schema.check_params(method, params)
+        call = Call(self, method, params if isinstance(params, dict) else {}, request_id)
+        if faults or not isinstance(params, (dict, type(None))):
+            self._refuse(call, describe(faults) or "params: must be an object")
+            return
+        if call.is_request:
+            with self._calls_lock:
+                self._calls.setdefault(message.id_key(request_id), []).append(call)  # type: ignore[arg-type]
+        self._hand_over(call)
+
+    def _hand_over(self, call: Call) -> None:
+        try:
+            self._handler(call)
+        except RpcError as error:
+            call.fail(error)
+        except Exception as error:  # a handler's own fault: the peer gets an answer all the same
+            log.exception("%s failed", call.method)
+            call.fail(RpcError.with_details(INTERNAL_ERROR, f"{type(error).__name__} in {call.method}"))
+
+    def _refuse(self, call: Call, details: str) -> None:
+        if call.id is None:
+            log.debug("%s ignored: %s", call.method, details)
+        else:
+            known = schema.method(call.method) is not None
+            code = INVALID_PARAMS if known else METHOD_NOT_FOUND
+            self._send_error(call.id, RpcError.with_details(code, details if known else f"No method {call.method}"))
+
+    def _cancel_call(self, params: object) -> None:
+        request_id = message.usable_id(params.get("requestId")) if isinstance(params, dict) else None
+        if request_id is None:
+            return
+        with self._calls_lock:
+            calls = list(self._calls.get(message.id_key(request_id), ()))
+        for call in calls:
+            call.cancel.set("$/cancel_request")
+
+    def _settle(self, call: Call) -> bool:
+        """Take a call off the list of those in flight. False when it was answered before."""
+        if call.id is None:
+            return False
+        key = message.id_key(call.id)
+        with self._calls_lock:
+            calls = self._calls.get(key, [])
+            if call not in calls:
+                return False
+            calls.remove(call)
+            if not calls:
+                del self._calls[key]
+        return True
+
+    # Requests of ours
+
+    def request(
+        self,
+        method: str,
+        params: dict[str, object],
+        cancel: CancelFlag | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, object]:
+        """Send a request and wait for its result.
+
+        Raises `RpcError` for an error answer and for a result that does not fit the schema, `Cancelled`
+        when `cancel` is set (the peer is told with `$/cancel_request`, a late answer is dropped),
+        `ConnectionClosed` when the peer is gone, `TimeoutError` after `timeout` seconds.
+        """
+        flag = cancel or CancelFlag()
+        flag.check()
+        self._check_out(schema.check_params(method, params), method)
+        request_id, pending = self._register(method)
+        self._writer.put(message.encode(message.request(request_id, method, params)))
+        with flag.waking(pending.done.set):
+            answered = pending.done.wait(timeout)
+        response = pending.response
+        if response is not None:
+            return self._result_of(method, response)
+        with self._pending_lock:
+            self._pending.pop(message.id_key(request_id), None)
+        if pending.closed:
+            raise ConnectionClosed(f"{method}: the other side is gone")
+        self.notify("$/cancel_request", {"requestId": request_id})
+        if not answered:
+            raise TimeoutError(f"{method}: no answer within {timeout:g} s")
+        flag.check()
+        raise ConnectionClosed(method)
+
+    def notify(self, method: str, params: dict[str, object]) -> None:
+        """Send a notification. Never waits."""
+        self._check_out(schema.check_params(method, params), method)
+        self._writer.put(message.encode(message.notification(method, params)))
+
+    def put_growing(self, line: Growing, method: str, params: dict[str, object]) -> None:
+        """Queue a line that may grow while it waits; `params` is what it would say if it did not."""
+        self._check_out(schema.check_params(method, params), method)
+        self._writer.put(line)
+
+    def extend(self, line: Growing, text: str) -> bool:
+        """Append text to a line put by `put_growing`; False when it has already gone out."""
+        return self._writer.extend(line, text)
+
+    def wait_for_room(self, cancel: CancelFlag) -> None:
+        """Wait while the peer is far behind in reading; returns at once when `cancel` is set."""
+        self._writer.wait_for_room(cancel)
+
+    def _register(self, method: str) -> tuple[int, _Pending]:
+        pending = _Pending(method)
+        with self._pending_lock:
+            if self._closed:
+                raise ConnectionClosed(f"{method}: the other side is gone")
+            request_id = self._next_id
+            self._next_id += 1
+            self._pending[message.id_key(request_id)] = pending
+        return request_id, pending
+
+    def _resolve(self, response: Response) -> None:
+        """Hand an answer to the thread that waits for it; unknown ones are dropped (rule J9)."""
+        if response.id is None:
+            return
+        with self._pending_lock:
+            pending = self._pending.pop(message.id_key(response.id), None)
+        if pending is None:
+            log.debug("answer to an unknown request: %r", response.id)
+            return
+        pending.response = response
+        pending.done.set()
+
+    def _result_of(self, method: str, response: Response) -> dict[str, object]:
+        if response.error is not None:
+            raise response.error
+        result, forgiven = schema.forgive_result(method, response.result)
+        for fault in forgiven:
+            log.debug("%s: forgiven: %s: %s", method, fault.path, fault.reason)
+        faults = schema.check_result(method, result)
+        if faults or not isinstance(result, dict):
+            raise RpcError.with_details(INTERNAL_ERROR, f"{method}: the answer does not fit: {describe(faults)}")
+        return result
+
+    # Answers of ours
+
+    def _send_result(self, call: Call, result: object) -> None:
+        faults = schema.check_result(call.method, result)
+        if faults and self._strict:
+            self._send_error(call.id, RpcError.with_details(INTERNAL_ERROR, f"own result: {describe(faults)}"))
+        else:
+            self._log_faults(faults, call.method)
+            self._writer.put(message.encode(message.result(call.id, result)))  # type: ignore[arg-type]
+
+    def _send_error(self, request_id: RequestId | None, error: RpcError) -> None:
+        wire = message.error(request_id, error)
+        self._log_faults(schema.check_error(wire["error"]), "error answer")
+        self._writer.put(message.encode(wire))
+
+    def _check_out(self, faults: list[schema.Fault], method: str) -> None:
+        self._log_faults(faults, method)
+        if faults and self._strict:
+            raise OutgoingFault(f"{method}: {describe(faults)}")
+
+    def _log_faults(self, faults: list[schema.Fault], what: str) -> None:
+        if faults:
+            log.error("an outgoing message does not fit the schema: %s: %s", what, describe(faults))
+
+
+def describe(faults: list[schema.Fault]) -> str:
+    """All faults in one line: path and reason of each."""
+    return "; ".join(f"{fault.path}: {fault.reason}" for fault in faults)
