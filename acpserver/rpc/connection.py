@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from acpserver.cancel import CancelFlag
@@ -74,9 +73,10 @@ class _Pending:
 
 
 class Connection:
-    """The link. `lines` are the peer's, `writer` carries ours, `handler` gets the peer's calls.
+    """The link. `lines` are the peer's, `writer` carries ours, `handlers` maps method names to code.
 
-    With `strict`, an outgoing message that does not fit the schema raises; otherwise it is logged and sent.
+    `admit`, when given, is asked before a call's parameters are looked at, and raises `RpcError` for a
+    method that may not be called now. With `strict`, an outgoing message that does not fit the schema raises; otherwise it is logged and sent.
     `observe` sees each incoming line before it is parsed (the trace).
     """
 
@@ -84,14 +84,16 @@ class Connection:
         self,
         lines: Iterable[bytes],
         writer: LineWriter,
-        handler: Handler,
+        handlers: Mapping[str, Handler],
         *,
+        admit: Callable[[str], None] | None = None,
         strict: bool = False,
         observe: Callable[[bytes], None] | None = None,
     ):
         self._lines = lines
         self._writer = writer
-        self._handler = handler
+        self._handlers = handlers
+        self._admit = admit
         self._strict = strict
         self._observe = observe
         self._pending_lock = threading.Lock()  # guards the ids, the pending requests and _closed
@@ -138,42 +140,42 @@ class Connection:
             log.exception("a message could not be handled")
 
     def _accept(self, method: str, params: object, request_id: RequestId | None) -> None:
-        """Check one call and hand it to the handler."""
+        """Check one call and hand it to its handler."""
         if method == "$/cancel_request":
             self._cancel_call(params)
-            if request_id is not None:
-                self._send_error(request_id, RpcError(METHOD_NOT_FOUND))
-            return
-        method, params = legacy.canonical(method, params)
-        params, forgiven = schema.forgive_params(method, params)
-        for fault in forgiven:
-            log.debug("%s: forgiven: %s: %s", method, fault.path, fault.reason)
-        faults = schema.check_params(method, params)
-        call = Call(self, method, params if isinstance(params, dict) else {}, request_id)
-        if faults or not isinstance(params, (dict, type(None))):
-            self._refuse(call, describe(faults) or "params: must be an object")
-            return
-        if call.is_request:
-            with self._calls_lock:
-                self._calls.setdefault(message.id_key(request_id), []).append(call)  # type: ignore[arg-type]
-        self._hand_over(call)
-
-    def _hand_over(self, call: Call) -> None:
+            if request_id is None:
+                return
         try:
-            self._handler(call)
+            method, params = legacy.canonical(method, params)
+            if self._admit:
+                self._admit(method)
+            handler = self._handlers.get(method)
+            if handler is None:
+                raise RpcError.with_details(METHOD_NOT_FOUND, f"No method {method[:100]}")
+            call = Call(self, method, self._checked(method, params), request_id)
         except RpcError as error:
-            call.fail(error)
-        except Exception as error:  # a handler's own fault: the peer gets an answer all the same
-            log.exception("%s failed", call.method)
-            call.fail(RpcError.with_details(INTERNAL_ERROR, f"{type(error).__name__} in {call.method}"))
+            if request_id is None:
+                log.debug("%s ignored: %s", method, error.details)
+            else:
+                self._send_error(request_id, error)
+            return
+        if request_id is not None:
+            with self._calls_lock:
+                self._calls.setdefault(message.id_key(request_id), []).append(call)
+        run_handler(handler, call)
 
-    def _refuse(self, call: Call, details: str) -> None:
-        if call.id is None:
-            log.debug("%s ignored: %s", call.method, details)
-        else:
-            known = schema.method(call.method) is not None
-            code = INVALID_PARAMS if known else METHOD_NOT_FOUND
-            self._send_error(call.id, RpcError.with_details(code, details if known else f"No method {call.method}"))
+    def _checked(self, method: str, params: object) -> dict[str, object]:
+        """The parameters, mended where receivers are told to. Raises `RpcError` -32602."""
+        params, forgiven = schema.forgive_params(method, params)
+        _log_forgiven(method, forgiven)
+        faults = schema.check_params(method, params)
+        if faults:
+            raise RpcError.with_details(INVALID_PARAMS, describe(faults))
+        if params is None:
+            return {}
+        if not isinstance(params, dict):
+            raise RpcError.with_details(INVALID_PARAMS, "params: must be an object")
+        return params
 
     def _cancel_call(self, params: object) -> None:
         request_id = message.usable_id(params.get("requestId")) if isinstance(params, dict) else None
@@ -277,8 +279,7 @@ class Connection:
         if response.error is not None:
             raise response.error
         result, forgiven = schema.forgive_result(method, response.result)
-        for fault in forgiven:
-            log.debug("%s: forgiven: %s: %s", method, fault.path, fault.reason)
+        _log_forgiven(method, forgiven)
         faults = schema.check_result(method, result)
         if faults or not isinstance(result, dict):
             raise RpcError.with_details(INTERNAL_ERROR, f"{method}: the answer does not fit: {describe(faults)}")
@@ -288,11 +289,16 @@ class Connection:
 
     def _send_result(self, call: Call, result: object) -> None:
         faults = schema.check_result(call.method, result)
-        if faults and self._strict:
-            self._send_error(call.id, RpcError.with_details(INTERNAL_ERROR, f"own result: {describe(faults)}"))
+        self._log_faults(faults, call.method)
+        try:
+            if faults and self._strict:
+                raise ValueError(describe(faults))
+            line = message.encode(message.result(call.id, result))  # type: ignore[arg-type]
+        except ValueError as error:
+            log.error("%s: the result cannot be sent: %s", call.method, error)
+            self._send_error(call.id, RpcError.with_details(INTERNAL_ERROR, f"The result is not valid: {error}"))
         else:
-            self._log_faults(faults, call.method)
-            self._writer.put(message.encode(message.result(call.id, result)))  # type: ignore[arg-type]
+            self._writer.put(line)
 
     def _send_error(self, request_id: RequestId | None, error: RpcError) -> None:
         wire = message.error(request_id, error)
@@ -307,6 +313,22 @@ class Connection:
     def _log_faults(self, faults: list[schema.Fault], what: str) -> None:
         if faults:
             log.error("an outgoing message does not fit the schema: %s: %s", what, describe(faults))
+
+
+def run_handler(handler: Handler, call: Call) -> None:
+    """Run a handler so that the peer gets an answer whatever happens to it."""
+    try:
+        handler(call)
+    except RpcError as error:
+        call.fail(error)
+    except Exception as error:  # the handler's own fault
+        log.exception("%s failed", call.method)
+        call.fail(RpcError.with_details(INTERNAL_ERROR, f"{type(error).__name__} in {call.method}"))
+
+
+def _log_forgiven(method: str, forgiven: list[schema.Fault]) -> None:
+    for fault in forgiven:
+        log.debug("%s: forgiven: %s: %s", method, fault.path, fault.reason)
 
 
 def describe(faults: list[schema.Fault]) -> str:

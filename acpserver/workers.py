@@ -1,0 +1,78 @@
+"""A pool of daemon threads that grows on demand and shrinks when idle.
+
+`concurrent.futures` is not used because its threads keep the process alive when a job cannot be woken,
+and because importing it costs as much as the rest of the start-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+Job = Callable[[], None]
+
+
+class WorkerPool:
+    """Runs jobs, each on one thread. Any thread may submit; jobs over `limit` wait in order."""
+
+    def __init__(self, name: str, limit: int, idle_seconds: float = 10.0):
+        self._name = name
+        self._limit = limit
+        self._idle_seconds = idle_seconds
+        self._jobs_lock = threading.Lock()  # guards the jobs and the two counts
+        self._changed = threading.Condition(self._jobs_lock)
+        self._jobs: deque[Job] = deque()
+        self._threads = 0
+        self._idle = 0  # threads that wait for a job
+
+    def submit(self, job: Job) -> None:
+        """Run `job` on a worker. Never waits."""
+        with self._jobs_lock:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                self._changed.notify()
+                return
+            if self._threads >= self._limit:
+                return
+            self._threads += 1
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until no job runs or waits. False when `timeout` seconds were not enough."""
+        deadline = time.monotonic() + timeout
+        with self._jobs_lock:
+            while self._jobs or self._threads > self._idle:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                job()
+            except Exception:  # the last resort: jobs answer for their own faults
+                log.exception("a job on %s failed", self._name)
+
+    def _next(self) -> Job | None:
+        """The next job, or None when this thread has been idle for long enough to end."""
+        deadline = time.monotonic() + self._idle_seconds
+        with self._jobs_lock:
+            self._idle += 1
+            self._changed.notify_all()
+            while not self._jobs:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    self._threads -= 1
+                    self._idle -= 1
+                    self._changed.notify_all()
+                    return None
+                self._changed.wait(left)
+            self._idle -= 1
+            return self._jobs.popleft()
