@@ -1,0 +1,203 @@
+"""The plan of the house, checked: who imports whom, how large things are, what nobody does.
+
+A room imports only rooms that stand before it in ROOMS. A new module must be entered there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "acpserver"
+
+ROOMS = """
+    version
+    errors
+    cancel
+    jsontext
+    config
+    system
+    guard
+
+    rpc.message
+    rpc.forgive
+    rpc.schema
+    rpc.legacy
+    llm.types
+    llm.wire
+    llm.sse
+    llm.openai
+    tools.base
+
+    transports.trace
+    transports.stdio
+    workers
+    rpc.connection
+    llm.http
+    llm.offline
+    workspace
+    tools.text
+    tools.files
+    tools.search
+    tools.bash
+    tools.web
+    tools.plan
+
+    session
+    client
+    llm.providers
+    tools.builtin
+
+    permissions
+
+    agent.translate
+    agent.commands
+    agent.turn
+    agent.loop
+
+    server
+    chat.render
+    chat.peer
+    chat
+    doctor
+    cli
+    __main__
+""".split()
+
+LAZY_IMPORTS = {("llm.http", "requests"), ("rpc.schema", "jsonschema")}
+"""The two imports that cost more than the rest of the start together, so they wait until they are needed."""
+
+MODULE_LINES = 300
+FUNCTION_LINES = 60
+STARTERS = {"Popen", "run", "call", "check_call", "check_output"}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    """The name in ROOMS of a file: `rpc.schema` for `rpc/schema.py`, `chat` for `chat/__init__.py`."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_empty(path: Path) -> bool:
+    """Whether a file holds no code but a docstring; such `__init__.py` files are no rooms."""
+    body = ast.parse(path.read_bytes()).body
+    return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
+
+
+def is_room(path: Path) -> bool:
+    """Whether a file must stand in ROOMS."""
+    return path != PACKAGE / "__init__.py" and not (path.name == "__init__.py" and is_empty(path))
+
+
+def imported_names(node: ast.AST) -> Iterator[str]:
+    """The full names that one import statement may bind, modules or what is in them."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: a relative import"
+        yield node.module or ""
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The rooms of this package that a module imports, with line numbers."""
+    for node in ast.walk(tree):
+        for name in imported_names(node):
+            room = name.removeprefix("acpserver.")
+            if name.startswith("acpserver.") and room in ROOMS:
+                yield room, getattr(node, "lineno", 0)
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    """Every function and method of a module."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def path(request: pytest.FixtureRequest) -> Path:
+    """One file of the package after the other."""
+    return Path(request.param)
+
+
+def test_every_module_is_a_room_and_stands_in_the_list_once() -> None:
+    assert len(ROOMS) == len(set(ROOMS))
+    assert {room_of(path) for path in FILES if is_room(path)} - set(ROOMS) == set()
+
+
+def test_imports_go_down_only(path: Path) -> None:
+    if not is_room(path):
+        return
+    own = ROOMS.index(room_of(path))
+    imported = rooms_imported(ast.parse(path.read_bytes()))
+    up = [(room, line) for room, line in imported if ROOMS.index(room) >= own]
+    assert not up, f"imports of rooms that are not below {room_of(path)}: {up}"
+
+
+def test_functions_import_nothing(path: Path) -> None:
+    hidden = [
+        (room_of(path), name)
+        for function in functions(ast.parse(path.read_bytes()))
+        for node in ast.walk(function)
+        for name in imported_names(node)
+    ]
+    assert [found for found in hidden if (found[0], found[1].split(".")[0]) not in LAZY_IMPORTS] == []
+
+
+def test_modules_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MODULE_LINES
+    long = {
+        function.name: function.end_lineno - function.lineno + 1
+        for function in functions(ast.parse(text))
+        if function.end_lineno and function.end_lineno - function.lineno + 1 > FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_everything_public_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_bytes())
+    assert ast.get_docstring(tree), "no module docstring"
+    public = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    for node in [node for node in public if isinstance(node, ast.ClassDef)]:
+        public += [item for item in node.body if isinstance(item, ast.FunctionDef)]
+    silent = [node.name for node in public if not node.name.startswith("_") and not ast.get_docstring(node)]
+    assert silent == []
+
+
+def test_nothing_is_asynchronous(path: Path) -> None:
+    kinds = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+    tree = ast.parse(path.read_bytes())
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, kinds)]
+    assert "asyncio" not in {name.split(".")[0] for node in ast.walk(tree) for name in imported_names(node)}
+
+
+def test_every_child_is_told_what_its_stdin_is(path: Path) -> None:
+    """A child that inherits fd 0 would eat the editor's messages (field report 62)."""
+    silent = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in STARTERS:
+            owner = node.func.value
+            is_subprocess = isinstance(owner, ast.Name) and owner.id == "subprocess"
+            if is_subprocess and "stdin" not in {keyword.arg for keyword in node.keywords}:
+                silent.append(node.lineno)
+    assert silent == []
+    assert "from subprocess import" not in path.read_text(), "write subprocess.run, so that this test sees it"
+
+
+def test_stdout_belongs_to_the_protocol_and_faults_are_not_swallowed(path: Path) -> None:
+    tree = ast.parse(path.read_bytes())
+    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    assert [node.lineno for node in handlers if node.type is None] == []
+    if room_of(path).split(".")[0] in ("chat", "doctor", "cli"):
+        return  # the commands that a person reads
+    printed = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert printed == []
