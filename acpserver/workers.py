@@ -25,7 +25,8 @@ class WorkerPool:
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._jobs_lock = threading.Lock()  # guards the jobs and the two counts
-        self._changed = threading.Condition(self._jobs_lock)
+        self._job_came = threading.Condition(self._jobs_lock)
+        self._job_done = threading.Condition(self._jobs_lock)
         self._jobs: deque[Job] = deque()
         self._threads = 0
         self._idle = 0  # threads that wait for a job
@@ -35,7 +36,7 @@ class WorkerPool:
         with self._jobs_lock:
             self._jobs.append(job)
             if self._idle >= len(self._jobs):
-                self._changed.notify()
+                self._job_came.notify()
                 return
             if self._threads >= self._limit:
                 return
@@ -50,7 +51,7 @@ class WorkerPool:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
-                self._changed.wait(left)
+                self._job_done.wait(left)
         return True
 
     def _run(self) -> None:
@@ -65,14 +66,14 @@ class WorkerPool:
         deadline = time.monotonic() + self._idle_seconds
         with self._jobs_lock:
             self._idle += 1
-            self._changed.notify_all()
+            self._job_done.notify_all()
             while not self._jobs:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     self._threads -= 1
                     self._idle -= 1
-                    self._changed.notify_all()
+                    self._job_done.notify_all()
                     return None
-                self._changed.wait(left)
+                self._job_came.wait(left)
             self._idle -= 1
             return self._jobs.popleft()

@@ -1,0 +1,158 @@
+"""The editor as an object: one method per ACP client method, its capability checked first.
+
+`Client` may be used by any thread. `TurnUpdates` belongs to one turn and its thread; it merges text that
+follows text while the line before still waits to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from acpserver import jsontext
+from acpserver.cancel import CancelFlag
+from acpserver.errors import AcpError, Cancelled, RpcError
+from acpserver.rpc.connection import Connection
+
+Update = dict[str, object]
+
+LONGEST_TEXT = 4_000
+"""Characters in one text chunk: even when every one is escaped the line stays under 64 KiB, the limit of
+some clients' readers."""
+
+
+class Client:
+    """What the server asks of the editor, and tells it."""
+
+    def __init__(self, connection: Connection, capabilities: dict[str, object]):
+        self._connection = connection
+        self._capabilities = capabilities
+
+    def can(self, *path: str) -> bool:
+        """Whether the client announced the capability at `path`, e.g. can("session", "notices")."""
+        value: object = self._capabilities
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value is not None and value is not False
+
+    def update(self, session_id: str, update: Update) -> None:
+        """Send one session/update. Never waits."""
+        self._connection.notify("session/update", {"sessionId": session_id, "update": update})
+
+    def request_permission(
+        self, session_id: str, tool_call: Update, options: list[dict[str, object]], cancel: CancelFlag
+    ) -> str | None:
+        """Ask the user; blocks. The id of the chosen option, or None for every other answer (rule M3).
+
+        Raises `Cancelled` when `cancel` is set first.
+        """
+        params = {"sessionId": session_id, "toolCall": tool_call, "options": options}
+        try:
+            answer = self._connection.request("session/request_permission", params, cancel)
+        except Cancelled:
+            raise
+        except AcpError:  # an error, an answer of another shape, or nobody there: not allowed
+            return None
+        chosen = answer["outcome"]
+        return chosen.get("optionId") if isinstance(chosen, dict) else None
+
+    def ask(self, session_id: str, question: str, cancel: CancelFlag) -> str | None:
+        """Put one question to the user as a form; blocks. None when that cannot be done or was declined."""
+        if not self.can("elicitation", "form"):
+            return None
+        params: dict[str, object] = {
+            "sessionId": session_id,
+            "mode": "form",
+            "message": question,
+            "requestedSchema": {
+                "type": "object",
+                "properties": {"answer": {"type": "string", "title": "Answer"}},
+                "required": ["answer"],
+            },
+        }
+        try:
+            answer = self._connection.request("elicitation/create", params, cancel)
+        except RpcError:
+            return None
+        content = answer.get("content")
+        if answer.get("action") != "accept" or not isinstance(content, dict):
+            return None
+        return str(content.get("answer", ""))
+
+    def updates(self, session_id: str, cancel: CancelFlag) -> TurnUpdates:
+        """The updates of one turn."""
+        return TurnUpdates(self._connection, session_id, cancel)
+
+
+class TurnUpdates:
+    """Sends the updates of one turn, in order, waiting while the client is far behind."""
+
+    def __init__(self, connection: Connection, session_id: str, cancel: CancelFlag):
+        self._connection = connection
+        self._session_id = session_id
+        self._cancel = cancel
+        self._last: _TextLine | None = None
+
+    def send(self, update: Update) -> None:
+        """Send any update."""
+        self._last = None
+        self._connection.wait_for_room(self._cancel)
+        self._connection.notify("session/update", {"sessionId": self._session_id, "update": update})
+
+    def text(self, kind: str, message_id: str, text: str) -> None:
+        """Send text of a message; `kind` is "agent_message_chunk" or "agent_thought_chunk"."""
+        last = self._last
+        if last and last.key == (kind, message_id) and len(text) <= last.room:
+            if self._connection.extend(last, text):
+                return
+        for piece in split_text(text):
+            self._connection.wait_for_room(self._cancel)
+            self._last = line = _TextLine(self._session_id, kind, message_id, piece)
+            self._connection.put_growing(line, "session/update", line.params)
+
+
+class _TextLine:
+    """A text chunk that may still grow in the writer's queue (`transports.stdio.Growing`)."""
+
+    def __init__(self, session_id: str, kind: str, message_id: str, text: str):
+        self.key = (kind, message_id)
+        self.queued = False
+        self.size = len(text) + 200
+        self.room = LONGEST_TEXT - len(text)
+        self._pieces = [text]
+        self._content: dict[str, object] = {"type": "text", "text": text}
+        update = {"sessionUpdate": kind, "content": self._content, "messageId": message_id}
+        self.params: dict[str, object] = {"sessionId": session_id, "update": update}
+
+    def append(self, text: str) -> None:
+        self._pieces.append(text)
+        self.size += len(text)
+        self.room -= len(text)
+
+    def render(self) -> bytes:
+        self._content["text"] = "".join(self._pieces)
+        wire = {"jsonrpc": "2.0", "method": "session/update", "params": self.params}
+        return jsontext.dumps(wire).encode("ascii") + b"\n"
+
+
+_JOINERS = "\u200d\ufe0f"
+
+
+def split_text(text: str) -> Iterator[str]:
+    """Pieces of at most `LONGEST_TEXT` characters, cut between characters that belong to no cluster
+    (combining marks, joiners, skin tones stay with their base where a cut can be moved)."""
+    start = 0
+    while len(text) - start > LONGEST_TEXT:
+        end = start + LONGEST_TEXT
+        for back in range(end, end - 32, -1):
+            if not _continues(text[back]) and text[back - 1] not in _JOINERS:
+                end = back
+                break
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _continues(char: str) -> bool:
+    code = ord(char)
+    return char in _JOINERS or 0x300 <= code < 0x370 or 0x1F3FB <= code <= 0x1F3FF or 0xFE00 <= code <= 0xFE0F
