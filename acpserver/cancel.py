@@ -54,9 +54,8 @@ class CancelFlag:
         if self.event.wait(seconds):
             raise Cancelled(self.reason)
 
-    @contextmanager
-    def waking(self, waker: Callable[[], None]) -> Iterator[None]:
-        """While the block runs, setting the flag calls `waker` (at once if it is set already).
+    def on_set(self, waker: Callable[[], None]) -> Callable[[], None]:
+        """Call `waker` when the flag is set, at once if it is set already. Returns what takes it back.
 
         A waker runs on the thread that sets the flag, usually the reader: it must not block.
         """
@@ -68,11 +67,21 @@ class CancelFlag:
                 self._wakers[key] = waker
         if was_set:
             _run(waker)
+
+        def remove() -> None:
+            with self._wakers_lock:
+                self._wakers.pop(key, None)
+
+        return remove
+
+    @contextmanager
+    def waking(self, waker: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, setting the flag calls `waker` (see `on_set`)."""
+        remove = self.on_set(waker)
         try:
             yield
         finally:
-            with self._wakers_lock:
-                self._wakers.pop(key, None)
+            remove()
 
 
 def _run(waker: Callable[[], None]) -> None:

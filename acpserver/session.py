@@ -9,6 +9,8 @@ import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from acpserver.cancel import CancelFlag
@@ -31,6 +33,21 @@ class Turn:
         """Set by session/cancel, $/cancel_request, the time limit, close, and the end of input."""
         return self.call.cancel
 
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """While the block runs, the turn's time limit, if it has one, sets its flag."""
+        if self.time_limit is None:
+            yield
+            return
+        left = self.time_limit - (time.monotonic() - self.started)
+        timer = threading.Timer(max(0.0, left), self.cancel.set, ("time limit",))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
 
 class Session:
     """One conversation. Attributes without a lock belong to the turn that runs, but `mode`, `model` and
@@ -51,7 +68,6 @@ class Session:
         self._waiting: deque[Turn] = deque()
         self._running: Turn | None = None
         self._served = False  # whether a worker is at it
-        self.closed = False
 
     def add(self, turn: Turn) -> bool:
         """Queue a turn. True when the caller must put a worker on the session."""

@@ -1,0 +1,118 @@
+"""One tool call from the model's wish to its result: check, show, ask, run, report.
+
+Runs on the turn's thread. Whatever happens, the client sees the call end and the model gets a result.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from acpserver.agent import translate
+from acpserver.client import Client, TurnUpdates
+from acpserver.errors import Cancelled, ToolError
+from acpserver.llm.types import ToolCall, ToolResult
+from acpserver.permissions import ASK, DENY, decide, options, outcome
+from acpserver.session import Session, Turn
+from acpserver.tools.arguments import check_arguments
+from acpserver.tools.base import Action, Tool, ToolContext, ToolOutcome
+
+log = logging.getLogger(__name__)
+
+REJECTED = "Permission denied: the user did not allow this call. Do not repeat it; ask what to do instead."
+READ_ONLY = "Permission denied: the session is in read-only mode, in which nothing is changed or run."
+CUT_OFF = "Cancelled by the user before it ended."
+NOT_RUN = "Not run: the user cancelled the turn."
+
+
+@dataclass(frozen=True)
+class ToolRunner:
+    """Runs the tool calls of one turn."""
+
+    session: Session
+    turn: Turn
+    client: Client
+    updates: TurnUpdates
+    tools: dict[str, Tool]
+
+    def run(self, call: ToolCall) -> ToolResult:
+        """Run one call. Raises `CutOff`, which carries the result too, when the turn was cancelled."""
+        tool = self.tools.get(call.name)
+        try:
+            action = self._prepare(call, tool)
+        except ToolError as error:
+            self.updates.send(translate.tool_call(call, tool, None))
+            return self._end(call, ToolOutcome(str(error), is_error=True))
+        report = translate.tool_call(call, tool, action)
+        self.updates.send(report)
+        try:
+            refusal = self._refusal(call, report, action)
+            if refusal:
+                return self._end(call, ToolOutcome(refusal, is_error=True))
+            self.updates.send(translate.tool_started(call))
+            return self._end(call, self._perform(call, action))
+        except Cancelled as error:
+            raise CutOff(self._end(call, ToolOutcome(CUT_OFF, is_error=True))) from error
+
+    def _prepare(self, call: ToolCall, tool: Tool | None) -> Action:
+        if tool is None:
+            raise ToolError(f"There is no tool {call.name!r}. The tools are: {', '.join(self.tools)}.")
+        if call.arguments is None:
+            raise ToolError(f"The arguments are not a JSON object: {call.raw[:200]!r}")
+        check_arguments(tool, call.arguments)
+        try:
+            return tool.prepare(call.arguments, self._context(call))
+        except (ToolError, Cancelled):
+            raise
+        except Exception as error:  # a fault in a tool must not end the turn with an open call
+            log.exception("%s could not be prepared", call.name)
+            raise ToolError(f"The tool failed: {type(error).__name__}: {error}") from error
+
+    def _context(self, call: ToolCall) -> ToolContext:
+        return ToolContext(
+            session_id=self.session.id,
+            cwd=self.session.cwd,
+            roots=self.session.roots,
+            cancel=self.turn.cancel,
+            progress=lambda content: self.updates.send(translate.tool_progress(call, content)),
+            plan=lambda entries: self.updates.send(translate.plan(entries)),
+            ask=lambda question: self.client.ask(self.session.id, question, self.turn.cancel),
+        )
+
+    def _refusal(self, call: ToolCall, report: translate.Update, action: Action) -> str:
+        """Why the call may not run, for the model; "" when it may. Asks the user where needed."""
+        decision = decide(self.session.mode, action.access, self.session.answers.get(call.name))
+        if decision == ASK:
+            chosen = self.client.request_permission(
+                self.session.id, translate.permission_call(report), options(call.name), self.turn.cancel
+            )
+            decision, always = outcome(chosen)
+            if always:
+                self.session.answers = {**self.session.answers, call.name: decision}
+        if decision != DENY:
+            return ""
+        return READ_ONLY if self.session.mode == "read_only" else REJECTED
+
+    def _perform(self, call: ToolCall, action: Action) -> ToolOutcome:
+        try:
+            self.turn.cancel.check()
+            return action.run()
+        except Cancelled:
+            raise
+        except ToolError as error:
+            return ToolOutcome(str(error), is_error=True)
+        except Exception as error:  # as above: the model is told, the conversation goes on
+            log.exception("%s failed", call.name)
+            return ToolOutcome(f"The tool failed: {type(error).__name__}: {error}", is_error=True)
+
+    def _end(self, call: ToolCall, result: ToolOutcome) -> ToolResult:
+        self.updates.send(translate.tool_ended(call, result))
+        return ToolResult(call.id, call.name, result.text, result.is_error)
+
+
+class CutOff(Cancelled):
+    """A call was cut off by a cancel; `result` is what the model will read about it."""
+
+    def __init__(self, result: ToolResult):
+        super().__init__("cancelled")
+        self.result = result

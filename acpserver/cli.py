@@ -1,0 +1,122 @@
+"""The command line: flags, logging, the descriptors, and the exit status.
+
+Everything that ties the rooms to a process is here; `main` runs on the main thread, which becomes the
+reader when it serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from acpserver import chat, config, doctor, logs, system
+from acpserver.config import SETTINGS, Config
+from acpserver.errors import ConfigError
+from acpserver.rpc.connection import Connection
+from acpserver.server import Server
+from acpserver.transports.stdio import LineReader, LineWriter
+from acpserver.transports.trace import Trace
+from acpserver.version import __version__
+
+DRAIN_SECONDS = 0.4  # how long the end waits for a client that still reads
+
+HINT = """\
+acpserver speaks the Agent Client Protocol on stdin and stdout: an editor starts it.
+Try it here:   acpserver chat
+What is used:  acpserver doctor
+All flags:     acpserver --help
+"""
+
+
+class Stopped(BaseException):
+    """A signal asked the process to end; raised on the main thread wherever it is."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        settings = config.load(vars(options), os.environ)
+        logs.set_up(settings.log_level, settings.log_file, [settings.api_key])
+        if options.command == "chat":
+            return chat.run(settings, options)
+        if options.command == "doctor":
+            return doctor.run(settings)
+        if sys.stdin is not None and sys.stdin.isatty() and options.command is None:
+            sys.stderr.write(HINT)
+            return 2
+        return serve(settings)
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"acpserver: {error}\n")
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    root = argparse.ArgumentParser(prog="acpserver", description="An agent server for the Agent Client Protocol.")
+    root.add_argument("--version", action="version", version=f"acpserver {__version__}")
+    root.add_argument("--acp", action="store_true", help=argparse.SUPPRESS)  # what some editors pass
+    _add_settings(root, default=None)
+    commands = root.add_subparsers(dest="command", metavar="COMMAND")
+    acp = commands.add_parser("acp", help="serve ACP on stdin and stdout, as without a command")
+    talk = commands.add_parser("chat", help="talk to the agent in this terminal")
+    chat.add_arguments(talk)
+    check = commands.add_parser("doctor", help="say what would be used and what is wrong with it")
+    for command in (acp, talk, check):
+        # SUPPRESS: a flag that is not given after the command must not undo the one before it.
+        _add_settings(command, default=argparse.SUPPRESS)
+    return root
+
+
+def _add_settings(target: argparse.ArgumentParser, default: object) -> None:
+    for setting in SETTINGS:
+        if not setting.flag:
+            continue
+        flag = "--" + setting.name.replace("_", "-")
+        if setting.kind == "switch":
+            target.add_argument(flag, action="store_const", const="true", default=default, help=setting.help)
+        else:
+            target.add_argument(flag, metavar=setting.name.upper(), default=default, help=setting.help)
+
+
+def serve(settings: Config) -> int:
+    """Serve ACP until the end of input (status 0) or a signal (143)."""
+    input_fd, output_fd = system.take_stdio()
+    system.ignore_broken_pipes()
+    trace = Trace(settings.trace, [settings.api_key]) if settings.trace else None
+    server = Server(settings)
+    writer = LineWriter(
+        output_fd, tap=trace.outgoing if trace else None, on_broken=system.interrupt_main
+    )
+    connection = Connection(
+        LineReader(input_fd),
+        writer,
+        server.handlers(),
+        admit=server.admit,
+        strict=settings.strict,
+        observe=trace.incoming if trace else None,
+    )
+    server.connect(connection)
+    writer.start()
+    status, reason = 0, "end of input"
+    try:
+        system.on_shutdown(_stop)
+        connection.serve()
+    except Stopped as signal:
+        status, reason = 143, str(signal)
+    system.ignore_shutdown()  # the end has begun; a second signal must not cut it short
+    server.stop(reason)
+    writer.close(DRAIN_SECONDS)
+    _leave(status)
+    return status
+
+
+def _stop(name: str) -> None:
+    raise Stopped(name)
+
+
+def _leave(status: int) -> None:
+    """End the process now: a thread that cannot be woken must not keep it, nor be caught half torn down."""
+    os._exit(status)

@@ -1,0 +1,60 @@
+"""Logging: to stderr or a file, without secrets, and never waiting for whoever reads stderr.
+
+Set up once at start by `cli`. Some editors never read an agent's stderr, others show each line of it as
+an error: so nothing is logged in a normal run, and a full pipe loses lines instead of stopping a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from collections.abc import Iterable
+
+HIDDEN = "***"
+LONGEST = 4_000  # bytes of one line on stderr: what a pipe takes whole when it takes anything
+
+
+class StderrHandler(logging.Handler):
+    """Writes to descriptor 2, or drops the line when that would block."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            data = self.format(record).encode("utf-8", "replace")[:LONGEST] + b"\n"
+            if select.select([], [2], [], 0)[1]:
+                os.write(2, data)
+        except (OSError, ValueError):
+            pass  # there is nowhere left to report it
+
+
+class SecretFilter(logging.Filter):
+    """Replaces secrets in every record."""
+
+    def __init__(self, secrets: Iterable[str]):
+        super().__init__()
+        self._secrets = [secret for secret in secrets if secret]
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite the record; always let it pass."""
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + logging.Formatter().formatException(record.exc_info)
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        record.msg, record.args, record.exc_info, record.exc_text = text, (), None, None
+        return True
+
+
+def set_up(level: str, path: str, secrets: Iterable[str]) -> None:
+    """Send the package's log to `path`, or to stderr when it is empty. Raises `OSError`."""
+    handler: logging.Handler
+    handler = logging.FileHandler(path, encoding="utf-8") if path else StderrHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
+    handler.addFilter(SecretFilter(secrets))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("acpserver").setLevel(level.upper())
+    logging.captureWarnings(True)
+    logging.raiseExceptions = False

@@ -1,0 +1,69 @@
+"""What a user can set in a session: mode and model, in every shape in which clients look for it.
+
+Pure but for setting the session's own attributes. `modes` and `models` are older views of the same two
+options; some clients know only those.
+"""
+
+from __future__ import annotations
+
+from acpserver.errors import INVALID_PARAMS, RpcError
+from acpserver.llm.providers import Models
+from acpserver.permissions import MODES
+from acpserver.session import Session
+
+
+def config_options(session: Session, models: Models) -> list[dict[str, object]]:
+    """The full list of ACP SessionConfigOption objects."""
+    modes = [(mode.id, mode.name, mode.description) for mode in MODES]
+    names = [(model, name, "") for model, name in models.names()]
+    return [
+        _select("mode", "Mode", session.mode, modes),
+        _select("model", "Model", session.model, names),
+    ]
+
+
+def _select(option: str, name: str, current: str, values: list[tuple[str, str, str]]) -> dict[str, object]:
+    choices = [
+        {"value": value, "name": shown, **({"description": text} if text else {})} for value, shown, text in values
+    ]
+    return {
+        "id": option,
+        "name": name,
+        "category": option,
+        "type": "select",
+        "currentValue": current,
+        "options": choices,
+    }
+
+
+def session_state(session: Session, models: Models) -> dict[str, object]:
+    """The members `modes`, `models` and `configOptions` of an answer."""
+    return {
+        "modes": {
+            "currentModeId": session.mode,
+            "availableModes": [
+                {"id": mode.id, "name": mode.name, "description": mode.description} for mode in MODES
+            ],
+        },
+        "models": {
+            "currentModelId": session.model,
+            "availableModels": [{"modelId": model, "name": name} for model, name in models.names()],
+        },
+        "configOptions": config_options(session, models),
+    }
+
+
+def apply_option(session: Session, models: Models, option: str, value: object) -> None:
+    """Set an option; it holds from the next model call or tool call on, also in mid-turn.
+
+    Raises `RpcError` -32602 for an unknown option or value.
+    """
+    choices = {"mode": [mode.id for mode in MODES], "model": [model for model, _ in models.names()]}
+    if option not in choices:
+        raise RpcError.with_details(INVALID_PARAMS, f"configId: must be one of {', '.join(choices)}, not {option!r}")
+    if value not in choices[option]:
+        shown = repr(value)[:100]
+        raise RpcError.with_details(
+            INVALID_PARAMS, f"{option}: must be one of {', '.join(choices[option])}, not {shown}"
+        )
+    setattr(session, option, value)

@@ -1,0 +1,86 @@
+"""The trace: every message of both directions as one JSON line each, for `acp-validate` and for people.
+
+Called by the reader (incoming) and the writer thread (outgoing). A trace that cannot be written must
+never disturb the conversation.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable
+
+from acpserver import jsontext
+
+log = logging.getLogger(__name__)
+
+HIDDEN = "***"
+
+
+class Trace:
+    """An open trace file. `secrets` are texts that are replaced wherever they stand.
+
+    Raises `OSError` when the file cannot be opened. Lines: {"time": seconds since 1970, "direction":
+    "in" or "out", "message": the message}; a line that is no JSON stands as text under "text".
+    """
+
+    def __init__(self, path: str, secrets: Iterable[str] = ()):
+        self._file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")  # noqa: SIM115
+        self._file_lock = threading.Lock()  # guards _file
+        self._secrets = [jsontext.dumps(secret)[1:-1].encode("ascii") for secret in secrets if secret]
+
+    def incoming(self, line: bytes) -> None:
+        """Write one line as it came."""
+        try:
+            message = jsontext.loads(line.decode("utf-8-sig"))
+        except ValueError:
+            entry = '"text":' + jsontext.dumps(line[:65_536].decode("utf-8", "replace"))
+        else:
+            entry = '"message":' + jsontext.dumps(without_secrets(message))
+        self._write("in", [entry.encode("ascii")])
+
+    def outgoing(self, data: bytes) -> None:
+        """Write the lines that go out with one write."""
+        self._write("out", [b'"message":' + line for line in data.splitlines()])
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._file_lock:
+            self._file.close()
+
+    def _write(self, direction: str, entries: list[bytes]) -> None:
+        head = f'{{"time":{time.time():.6f},"direction":"{direction}",'.encode("ascii")
+        data = b"".join(head + entry + b"}\n" for entry in entries)
+        for secret in self._secrets:
+            data = data.replace(secret, HIDDEN.encode("ascii"))
+        with self._file_lock:
+            try:
+                self._file.write(data)
+                self._file.flush()
+            except (OSError, ValueError) as error:  # disk full, or closed at the end
+                log.debug("trace: %s", error)
+
+
+def without_secrets(message: object) -> object:
+    """The message with the values of `env` and `headers` of MCP servers hidden."""
+    if not isinstance(message, dict) or not isinstance(message.get("params"), dict):
+        return message
+    params = message["params"]
+    servers = params.get("mcpServers")
+    if not isinstance(servers, list):
+        return message
+    return {**message, "params": {**params, "mcpServers": [_hidden(server) for server in servers]}}
+
+
+def _hidden(server: object) -> object:
+    if not isinstance(server, dict):
+        return server
+    result = dict(server)
+    for key in ("env", "headers"):
+        if isinstance(server.get(key), list):
+            result[key] = [
+                {**pair, "value": HIDDEN} if isinstance(pair, dict) else HIDDEN for pair in server[key]
+            ]
+    return result
