@@ -1,0 +1,223 @@
+"""What the operating system decides: descriptors 0 and 1, signals, process groups.
+
+The one room for POSIX-only calls. Each has a Windows branch beside it, written from the documentation
+and untested. Any thread may call these; `take_stdio` and `on_shutdown` belong to the main thread at
+start. Imported by the small guard process too, so it imports nothing that is slow or large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+if sys.platform == "win32":  # untested
+    import msvcrt
+else:
+    import fcntl
+
+MARKER = "ACPSERVER_COMMAND"
+"""Environment variable that every command inherits; how a descendant is found that left its group."""
+
+_LOOK_AGAIN = 0.01  # seconds between two looks at dying processes
+_AFTER_KILL = 0.5  # seconds until a killed process must be gone; longer only when the kernel holds it
+
+
+def take_stdio() -> tuple[int, int]:
+    """Move the protocol to two private descriptors, returned as (input, output).
+
+    Afterwards descriptor 0 is the null device and 1 is a copy of 2, so that no stray print and no child
+    can reach the protocol. Descriptors that were closed at the start count as the null device.
+    """
+    for fd, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        _open_if_closed(fd, flags)
+    if sys.platform == "win32":  # untested
+        msvcrt.setmode(0, os.O_BINARY)
+        msvcrt.setmode(1, os.O_BINARY)
+    private_in, private_out = _private_copy(0), _private_copy(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return private_in, private_out
+
+
+def _open_if_closed(fd: int, flags: int) -> None:
+    """Put the null device at `fd` unless something is there."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        null = os.open(os.devnull, flags)
+        if null != fd:
+            os.dup2(null, fd)
+            os.close(null)
+        else:
+            os.set_inheritable(fd, True)
+
+
+def _private_copy(fd: int) -> int:
+    """A copy that children do not inherit, numbered above the standard three."""
+    if sys.platform == "win32":  # untested; os.dup makes non-inheritable copies
+        return os.dup(fd)
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def ignore_broken_pipes() -> None:
+    """Let writes to a closed pipe fail with EPIPE instead of ending the process."""
+    if sys.platform != "win32":
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def on_shutdown(handler: Callable[[str], None]) -> None:
+    """Call `handler` with the signal's name, on the main thread, when someone asks us to end."""
+
+    def handle(number: int, _frame: object) -> None:
+        handler(signal.Signals(number).name)
+
+    names = ("SIGBREAK",) if sys.platform == "win32" else ("SIGHUP",)  # SIGBREAK: untested
+    for name in ("SIGINT", "SIGTERM", *names):
+        signal.signal(getattr(signal, name), handle)
+
+
+def ignore_shutdown() -> None:
+    """Stay when the terminal or the editor signals everything it started (the guard does)."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def new_group() -> dict[str, object]:
+    """Arguments for `subprocess.Popen` that start the child in a session and process group of its own;
+    the group's number is then the child's pid."""
+    if sys.platform == "win32":  # untested; the number of CREATE_NEW_PROCESS_GROUP
+        return {"creationflags": 0x200}
+    return {"start_new_session": True}
+
+
+def process_alive(pid: int) -> bool:
+    """Whether there is a process with this id; one that ended and was not waited for counts too."""
+    if sys.platform == "win32":  # untested
+        return f'"{pid}"' in os.popen(f'tasklist /FI "PID eq {pid}" /NH /FO CSV').read()
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def live_groups(groups: Iterable[int]) -> set[int]:
+    """Those process groups that have a living member.
+
+    A process that ended counts as gone even while nobody has waited for it: orphans depend for that on
+    the first process of the system, which in some containers never does it."""
+    if sys.platform == "win32":  # untested; groups cannot be asked there
+        return {group for group in groups if process_alive(group)}
+    known = {group for group in groups if _has_members(group)}
+    if not known or not sys.platform.startswith("linux"):
+        return known
+    return known & {group for _, group in _living()}
+
+
+if sys.platform != "win32":
+
+    def _has_members(group: int) -> bool:
+        """Whether the group exists, be it with dead members only."""
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # macOS answers so when all members are dead; else it is someone else's
+            return False
+        return True
+
+
+def _living() -> Iterator[tuple[int, int]]:
+    """Process id and process group of every process that has not ended (Linux, proc(5))."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, _parent, group = file.read().rpartition(b")")[2].split()[:3]
+            except OSError:
+                continue  # it ended meanwhile
+            if state not in (b"Z", b"X"):
+                yield int(name), int(group)
+
+
+def signal_group(group: int, hard: bool) -> None:
+    """Ask a process group to end, or kill it when `hard`. One that is gone already is fine."""
+    if sys.platform == "win32":  # untested; without a console only /F has an effect
+        os.system(f"taskkill /T /F /PID {group} >NUL 2>&1")
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL if hard else signal.SIGTERM)
+
+
+def marked_processes(marker: str) -> list[int]:
+    """Processes whose environment holds `MARKER` with a value that begins with `marker`.
+
+    Linux only, by /proc; elsewhere the list is empty and only process groups are known."""
+    if not sys.platform.startswith("linux"):
+        return []
+    wanted = f"\0{MARKER}={marker}".encode()
+    found = []
+    for pid, _group in _living():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if wanted in b"\0" + file.read():
+                    found.append(pid)
+        except OSError:
+            continue  # it ended meanwhile, or belongs to someone else
+    return found
+
+
+def end_processes(
+    groups: Iterable[int], marker: str, grace: float, reap: Callable[[], object] = lambda: None
+) -> bool:
+    """End these process groups and every marked process: ask, wait up to `grace` seconds, kill.
+
+    Blocks; returns whether all are gone. `reap` is called while waiting, for the caller's own children.
+    What is forked during the killing is found by looking again until nothing is left.
+    """
+    known = list(groups)
+    for hard, seconds in ((False, grace), (True, _AFTER_KILL)):
+        deadline = time.monotonic() + seconds
+        looks = 0
+        while True:
+            reap()
+            left = live_groups(known)
+            # Reading all of /proc is the slow part: at first, and then when the groups are gone.
+            escaped = marked_processes(marker) if looks == 0 or not left else []
+            if not left and not escaped:
+                return True
+            if hard or looks == 0:
+                _signal_all(left, escaped, hard)
+            if time.monotonic() >= deadline:
+                break
+            looks += 1
+            time.sleep(_LOOK_AGAIN)
+    return False
+
+
+def _signal_all(groups: set[int], pids: list[int], hard: bool) -> None:
+    for group in groups:
+        signal_group(group, hard)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL if hard and sys.platform != "win32" else signal.SIGTERM)
+
+
+def interrupt_main() -> None:
+    """Make the main thread, which may be blocked in a read, run the `on_shutdown` handler (SIGTERM)."""
+    if sys.platform == "win32":  # untested; the documentation says that only this signal reaches it
+        signal.raise_signal(signal.SIGINT)
+        return
+    main = threading.main_thread().ident
+    if main is not None:
+        signal.pthread_kill(main, signal.SIGTERM)

@@ -1,0 +1,118 @@
+"""Text files on the disk: read without ever hanging, written without changing what was not meant.
+
+Any thread. Must only be given paths that `workspace.resolve` returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+
+from acpserver.errors import ToolError
+from acpserver.workspace import explain, shorten
+
+MAX_BYTES = 10 * 1024 * 1024
+"""Larger files are not read as a whole."""
+
+_BINARY_SAMPLE = 8192  # bytes looked at for a NUL
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file as text, and what it takes to write it back byte for byte."""
+
+    text: str  # line endings as they are in the file
+    encoding: str = "utf-8"
+    bom: bytes = b""
+
+    def encode(self, text: str) -> bytes:
+        """`text` in this file's form. Raises `ToolError` if the encoding has no such character."""
+        try:
+            return self.bom + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            bad = error.object[error.start]
+            raise ToolError(f"The file is {self.encoding} text, which cannot hold {bad!r}.") from None
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a regular file of at most `MAX_BYTES`.
+
+    Raises `ToolError` for everything else: devices, pipes and folders are recognised without reading."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        # Non-blocking, because opening a pipe for reading would wait for a writer.
+        with open(os.open(path, flags | getattr(os, "O_CLOEXEC", 0)), "rb", closefd=True) as file:
+            _check_kind(os.fstat(file.fileno()), path)
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise explain(error, path) from None
+    if len(data) > MAX_BYTES:
+        raise ToolError(f"{shorten(path)} is too large to be read whole (limit {MAX_BYTES} bytes).")
+    return data
+
+
+def _check_kind(status: os.stat_result, path: str) -> None:
+    """Raise `ToolError` unless it is a regular file of a size that can be read."""
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{shorten(path)} is a folder.")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"{shorten(path)} is not a regular file (a device, a pipe or a socket).")
+    if status.st_size > MAX_BYTES:
+        raise ToolError(
+            f"{shorten(path)} has {status.st_size} bytes, too large to be read (limit {MAX_BYTES})."
+        )
+
+
+def read_text(path: str) -> TextFile:
+    """A text file: UTF-8, UTF-16 with a mark, else Windows-1252 or Latin-1. `ToolError` for binary ones."""
+    data = read_bytes(path)
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            with contextlib.suppress(UnicodeDecodeError):  # then the mark was no mark
+                return TextFile(data[len(bom) :].decode(encoding), encoding, bom)
+    if b"\0" in data[:_BINARY_SAMPLE]:
+        raise ToolError(f"{shorten(path)} is a binary file ({len(data)} bytes).")
+    for encoding in ("utf-8", "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):  # then the next one
+            return TextFile(data.decode(encoding), encoding)
+    return TextFile(data.decode("latin-1"), "latin-1")
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Replace or create the file in one step, so that no reader ever sees half of it.
+
+    An existing file keeps its mode; missing folders are made. Raises `ToolError`."""
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        mode = _mode_to_keep(path)
+        descriptor, temporary = tempfile.mkstemp(prefix=".acpserver-", dir=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise explain(error, path) from None
+
+
+def _mode_to_keep(path: str) -> int:
+    """The permission bits that the written file shall have; `ToolError` if it may not be written."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        umask = os.umask(0o077)  # it can only be read by setting it; back at once
+        os.umask(umask)
+        return 0o666 & ~umask
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"{shorten(path)} is not a regular file.")
+    if not os.access(path, os.W_OK):
+        raise ToolError(f"{shorten(path)} is write-protected.")
+    return stat.S_IMODE(status.st_mode)
