@@ -11,7 +11,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from acpserver import chat, config, doctor, logs, system
+from acpserver import config, doctor, logs, system
+from acpserver.chat import command as chat
 from acpserver.config import SETTINGS, Config
 from acpserver.errors import ConfigError
 from acpserver.rpc.connection import Connection
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = config.load(vars(options), os.environ)
         logs.set_up(settings.log_level, settings.log_file, [settings.api_key])
         if options.command == "chat":
-            return chat.run(settings, options)
+            return chat.run(settings, vars(options), options.prompt, options.allow)
         if options.command == "doctor":
             return doctor.run(settings)
         if sys.stdin is not None and sys.stdin.isatty() and options.command is None:
@@ -62,7 +63,10 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", metavar="COMMAND")
     acp = commands.add_parser("acp", help="serve ACP on stdin and stdout, as without a command")
     talk = commands.add_parser("chat", help="talk to the agent in this terminal")
-    chat.add_arguments(talk)
+    talk.add_argument("prompt", nargs="?", metavar="PROMPT", help="without it, prompts are read from stdin")
+    answers = talk.add_mutually_exclusive_group()
+    answers.add_argument("--yes", dest="allow", action="store_true", default=None, help="allow every tool call")
+    answers.add_argument("--no", dest="allow", action="store_false", default=None, help="reject every tool call")
     check = commands.add_parser("doctor", help="say what would be used and what is wrong with it")
     for command in (acp, talk, check):
         # SUPPRESS: a flag that is not given after the command must not undo the one before it.

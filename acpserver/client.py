@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from acpserver import jsontext
 from acpserver.cancel import CancelFlag
-from acpserver.errors import AcpError, Cancelled, RpcError
+from acpserver.errors import Cancelled, ConnectionClosed, RpcError
 from acpserver.rpc.connection import Connection
 
 Update = dict[str, object]
@@ -43,14 +43,14 @@ class Client:
     ) -> str | None:
         """Ask the user; blocks. The id of the chosen option, or None for every other answer (rule M3).
 
-        Raises `Cancelled` when `cancel` is set first.
+        Raises `Cancelled` when `cancel` is set first, and when there is nobody left to ask.
         """
         params = {"sessionId": session_id, "toolCall": tool_call, "options": options}
         try:
             answer = self._connection.request("session/request_permission", params, cancel)
-        except Cancelled:
-            raise
-        except AcpError:  # an error, an answer of another shape, or nobody there: not allowed
+        except ConnectionClosed as error:
+            raise Cancelled(str(error)) from error
+        except RpcError:  # an error, or an answer of another shape: not allowed
             return None
         chosen = answer["outcome"]
         return chosen.get("optionId") if isinstance(chosen, dict) else None
@@ -71,6 +71,8 @@ class Client:
         }
         try:
             answer = self._connection.request("elicitation/create", params, cancel)
+        except ConnectionClosed as error:
+            raise Cancelled(str(error)) from error
         except RpcError:
             return None
         content = answer.get("content")

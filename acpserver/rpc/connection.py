@@ -106,11 +106,14 @@ class Connection:
     # The reader's side
 
     def serve(self) -> None:
-        """Read and handle messages until the end of input. `close` is the caller's part."""
-        for line in self._lines:
-            if self._observe:
-                self._observe(line)
-            self._receive(line)
+        """Read and handle messages until the end of input; then fail every pending request."""
+        try:
+            for line in self._lines:
+                if self._observe:
+                    self._observe(line)
+                self._receive(line)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Fail all pending requests with `ConnectionClosed`, and refuse new ones."""
