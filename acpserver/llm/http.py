@@ -1,0 +1,64 @@
+"""The provider that talks HTTP: the door to `llm/calls.py`, which is loaded at the first call.
+
+Entered by the turns' threads, many at once, and by a thread that warms up. Importing it costs nothing:
+`requests` and `tenacity` take about 0.1 s to load, and the editor is waiting for `initialize` meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from acpserver.cancel import CancelFlag
+from acpserver.llm.openai import OpenAi
+from acpserver.llm.types import Endpoint, Event, ModelRequest
+from acpserver.llm.wire import Dialect
+
+if TYPE_CHECKING:
+    from acpserver.llm.calls import Caller
+    from acpserver.llm.retry import Policy
+
+
+def warm_up() -> type[Caller]:
+    """Load what the first call needs, on any thread, as often as you like."""
+    from acpserver.llm.calls import Caller  # measured: the import of requests and tenacity, 0.1 s
+
+    return Caller
+
+
+class HttpProvider:
+    """A model behind an HTTP endpoint."""
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect | None = None, policy: Policy | None = None):
+        self.endpoint = endpoint
+        self._dialect = dialect or OpenAi()
+        self._policy = policy
+        self._caller_lock = threading.Lock()  # guards _caller
+        self._caller: Caller | None = None
+
+    def stream(self, request: ModelRequest, cancel: CancelFlag) -> Iterator[Event]:
+        """Ask the model and yield its events as they come; blocks between them.
+
+        Raises `ProviderError`, and `Cancelled` soon after `cancel` is set. Closing the iterator early ends
+        the connection.
+        """
+        return self._ready().stream(request, cancel)
+
+    def list_models(self, cancel: CancelFlag) -> list[str]:
+        """The names of the models that the endpoint offers. Raises `ProviderError` and `Cancelled`."""
+        return self._ready().list_models(cancel)
+
+    def close(self) -> None:
+        """End the kept connections. Calls that are under way go on."""
+        with self._caller_lock:
+            caller, self._caller = self._caller, None
+        if caller is not None:
+            caller.close()
+
+    def _ready(self) -> Caller:
+        caller_class = warm_up()
+        with self._caller_lock:
+            if self._caller is None:
+                self._caller = caller_class(self.endpoint, self._dialect, self._policy)
+            return self._caller
