@@ -94,9 +94,7 @@ class Children:
     ) -> Child:
         """Start a program. `env` is added to our own environment. Raises `ToolError` if it cannot start."""
         marker = self._new_marker()
-        child_env = {key: value for key, value in os.environ.items() if key not in self._hidden_env}
-        child_env.update(env or {})
-        child_env[system.MARKER] = marker
+        child_env = {**self._environment(), **(env or {}), system.MARKER: marker}
         try:
             popen = subprocess.Popen(
                 argv, cwd=cwd, env=child_env, stdin=stdin, stdout=stdout, stderr=stderr, **system.new_group()
@@ -108,6 +106,14 @@ class Children:
             child.end(0)
             raise ToolError(_ENDING)
         return child
+
+    def _environment(self) -> dict[str, str]:
+        """Our own environment without what children must not see and without an outer server's marker."""
+        return {
+            key: value
+            for key, value in os.environ.items()
+            if key not in self._hidden_env and key != system.MARKER
+        }
 
     def _new_marker(self) -> str:
         """The marker of the next child. The guard knows the part that all share, before any runs."""
@@ -184,9 +190,9 @@ class Children:
             stderr=subprocess.DEVNULL,
             bufsize=0,
             cwd=os.sep,
-            # Its own environment is empty: were the marker of an outer server in it, that one's guard
-            # would end this guard before it has done its work.
-            env={},
+            # Without a marker: when this server runs under another one, the guard of that one would end
+            # this guard before it has done its work.
+            env=self._environment(),
             **system.new_group(),
         )  # type: ignore[call-overload]
         for group in self._running:

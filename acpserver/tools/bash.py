@@ -6,11 +6,13 @@ process that a command leaves behind, and never leave a process running after a 
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
 from functools import partial
 
+from acpserver.errors import ToolError
 from acpserver.processes import Child, Children
 from acpserver.tools.base import EXECUTE, Action, ToolContext, ToolOutcome
 from acpserver.tools.content import SHOWN, code_content, shorten
@@ -44,7 +46,12 @@ class Bash:
     parameters: dict[str, object] = {
         "type": "object",
         "properties": {
-            "command": {"type": "string", "minLength": 1, "description": "The command line"},
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 100_000,
+                "description": "The command line",
+            },
             "timeout": {
                 "type": "number",
                 "exclusiveMinimum": 0,
@@ -61,8 +68,14 @@ class Bash:
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
 
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
-        """See `Tool.prepare`. What the command does cannot be known before."""
+        """See `Tool.prepare`. Fails for a text that no command line can hold."""
         command = str(arguments["command"])
+        try:
+            usable = b"\0" not in os.fsencode(command)
+        except UnicodeEncodeError:
+            usable = False
+        if not usable:
+            raise ToolError("The command holds a NUL character or a lone surrogate.")
         timeout = arguments.get("timeout")
         seconds = float(timeout) if isinstance(timeout, (int, float)) else DEFAULT_TIMEOUT
         title = f"Run {shorten(command, SHOWN // 4)}"

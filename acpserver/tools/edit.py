@@ -14,7 +14,7 @@ from functools import partial
 from acpserver.errors import ToolError
 from acpserver.tools.base import WRITE, Action, ToolContext, ToolOutcome
 from acpserver.tools.content import diff_content
-from acpserver.tools.textfile import TextFile, read_text, write_bytes
+from acpserver.tools.textfile import TextFile, check_readable, read_text, write_bytes
 from acpserver.workspace import display, resolve, shorten
 
 _HINT_LINES = 20_000  # lines of a file that are compared with a text that was not found
@@ -44,7 +44,10 @@ class WriteFile:
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
         """See `Tool.prepare`. Fails for a folder, a device, a binary file or an impossible place."""
         path = resolve(str(arguments["path"]), context.cwd, context.roots)
-        old = read_text(path) if os.path.lexists(path) else None
+        old = None
+        if os.path.lexists(path):
+            check_readable(path)
+            old = read_text(path)
         _check_parents(path)
         new = _in_form_of(old, str(arguments["content"]))
         verb = "Create" if old is None else "Write"
@@ -107,6 +110,7 @@ class EditFile:
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
         """See `Tool.prepare`. Fails when the text is not there, or not only once."""
         path = resolve(str(arguments["path"]), context.cwd, context.roots)
+        check_readable(path)
         old = read_text(path)
         old_text, new_text = str(arguments["old_text"]), str(arguments["new_text"])
         if old_text == new_text:

@@ -11,7 +11,7 @@ from functools import partial
 from acpserver.errors import ToolError
 from acpserver.tools.base import Action, ToolContext, ToolOutcome
 from acpserver.tools.content import code_content
-from acpserver.tools.textfile import read_text
+from acpserver.tools.textfile import check_readable, read_text
 from acpserver.workspace import display, explain, resolve, shorten
 
 _MAX_LINES = 2000
@@ -41,13 +41,10 @@ class ReadFile:
     }
 
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
-        """See `Tool.prepare`. Fails for a file that is missing or not a file."""
+        """See `Tool.prepare`. Fails for a file that is missing, too large or not a file."""
         path = resolve(str(arguments["path"]), context.cwd, context.roots)
         line, limit = _number(arguments, "line", 1), _number(arguments, "limit", _MAX_LINES)
-        try:
-            os.stat(path)
-        except OSError as error:
-            raise explain(error, path) from None
+        check_readable(path)
         title = f"Read {shorten(display(path, context.cwd))}"
         if arguments.get("limit"):
             title += f" (lines {line} to {line + limit - 1})"

@@ -17,6 +17,9 @@ MAX_FILE = 10 * 1024 * 1024  # bytes; larger files are left out
 MAX_LINE = 10_000  # characters of a line that are searched
 SHOWN_LINE = 300  # characters of a line that are printed
 
+# A link to a file may lead out of the session's roots; opening a pipe would wait.
+_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
 
 def main(pattern: str, top: str, only: str, shown_top: str, max_found: str) -> None:
     """Print "path:line: text" for each line that matches, at most `max_found`, then a line of notes.
@@ -48,7 +51,7 @@ def _matching(regex: re.Pattern[str], path: str) -> list[tuple[int, str]]:
 def _text(path: str) -> str:
     """The text of a file, or nothing if it is not one that can be searched."""
     try:
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with open(os.open(path, _READING), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
                 return ""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
-import tempfile
 from dataclasses import dataclass
 
 from acpserver.errors import ToolError
@@ -17,6 +17,10 @@ from acpserver.workspace import explain, shorten
 MAX_BYTES = 10 * 1024 * 1024
 """Larger files are not read as a whole."""
 
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows only
+# Non-blocking, because opening a pipe for reading would wait for a writer; without following a link, because
+# `resolve` has followed them all and one that is there now was put there since.
+_READING = os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _BINARY_SAMPLE = 8192  # bytes looked at for a NUL
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
@@ -38,20 +42,26 @@ class TextFile:
             raise ToolError(f"The file is {self.encoding} text, which cannot hold {bad!r}.") from None
 
 
+def check_readable(path: str) -> None:
+    """Raise `ToolError` unless there is a regular file of a size that can be read. Opens nothing."""
+    try:
+        _check_kind(os.stat(path), path)
+    except OSError as error:
+        raise explain(error, path) from None
+
+
 def read_bytes(path: str) -> bytes:
     """The content of a regular file of at most `MAX_BYTES`.
 
     Raises `ToolError` for everything else: devices, pipes and folders are recognised without reading."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        # Non-blocking, because opening a pipe for reading would wait for a writer.
-        with open(os.open(path, flags | getattr(os, "O_CLOEXEC", 0)), "rb", closefd=True) as file:
+        with open(os.open(path, _READING), "rb") as file:
             _check_kind(os.fstat(file.fileno()), path)
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise explain(error, path) from None
     if len(data) > MAX_BYTES:
-        raise ToolError(f"{shorten(path)} is too large to be read whole (limit {MAX_BYTES} bytes).")
+        raise ToolError(f"{shorten(path)} is too large to be read (limit {MAX_BYTES} bytes).")
     return data
 
 
@@ -86,15 +96,18 @@ def write_bytes(path: str, data: bytes) -> None:
     """Replace or create the file in one step, so that no reader ever sees half of it.
 
     An existing file keeps its mode; missing folders are made. Raises `ToolError`."""
-    folder = os.path.dirname(path)
+    folder, name = os.path.split(path)
+    # Beside the file, because only within one file system can it be moved into place in one step.
+    temporary = os.path.join(folder, f".{secrets.token_hex(6)}.{name[-100:]}.tmp")
     try:
         os.makedirs(folder, exist_ok=True)
         mode = _mode_to_keep(path)
-        descriptor, temporary = tempfile.mkstemp(prefix=".acpserver-", dir=folder)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         try:
             with open(descriptor, "wb") as file:
                 file.write(data)
-            os.chmod(temporary, mode)
+            if mode is not None:
+                os.chmod(temporary, mode)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)
@@ -103,14 +116,12 @@ def write_bytes(path: str, data: bytes) -> None:
         raise explain(error, path) from None
 
 
-def _mode_to_keep(path: str) -> int:
-    """The permission bits that the written file shall have; `ToolError` if it may not be written."""
+def _mode_to_keep(path: str) -> int | None:
+    """The permission bits of the file that is replaced, if there is one; `ToolError` if it may not be."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        umask = os.umask(0o077)  # it can only be read by setting it; back at once
-        os.umask(umask)
-        return 0o666 & ~umask
+        return None
     if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"{shorten(path)} is not a regular file.")
     if not os.access(path, os.W_OK):

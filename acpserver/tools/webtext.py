@@ -38,6 +38,7 @@ class _Reader(HTMLParser):
         self._verbatim = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a line where a block begins; go silent where nothing is visible."""
         if tag == "title":
             self._in_title = True
         elif tag == "body":
@@ -56,6 +57,7 @@ class _Reader(HTMLParser):
             self.pieces.append(" | ")
 
     def handle_endtag(self, tag: str) -> None:
+        """End a line where a block ends."""
         if tag == "title":
             self._in_title = False
         elif tag in self._silent:
@@ -66,6 +68,7 @@ class _Reader(HTMLParser):
             self._verbatim = max(0, self._verbatim - 1)
 
     def handle_data(self, data: str) -> None:
+        """Take visible text."""
         if self._in_title:
             self.title += data.replace("\n", " ")
         elif not self._silent:
