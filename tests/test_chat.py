@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import acpserver
 from acpserver.chat import permission
 from acpserver.chat.process import server_command
 from acpserver.chat.render import Renderer, content_text, diff_lines, wants_colour
@@ -190,7 +191,9 @@ def test_an_ending_other_than_end_turn_is_said_and_is_the_exit_status(
 def test_a_server_that_cannot_start_is_one_line() -> None:
     command = chat_command("say x")
     command[command.index(str(AGENT))] = "/nowhere/agent.py"
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, cwd=ROOT)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, cwd=ROOT
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "acpserver: the server has ended (exit status 2)"
 
@@ -243,7 +246,13 @@ def test_a_reader_that_leaves_ends_the_chat_quietly() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "chosen"),
-    [("y", "allow_once"), ("a", "allow_always"), ("3", "reject_once"), ("d", "reject_always"), ("x\nn", "reject_once")],
+    [
+        ("y", "allow_once"),
+        ("a", "allow_always"),
+        ("3", "reject_once"),
+        ("d", "reject_always"),
+        ("x\nn", "reject_once"),
+    ],
 )
 def test_the_person_is_asked_at_the_terminal(terminal: Terminal, typed: str, chosen: str) -> None:
     terminal.wait_for("> ")
@@ -256,7 +265,9 @@ def test_the_person_is_asked_at_the_terminal(terminal: Terminal, typed: str, cho
     assert terminal.status() == 0
 
 
-def test_the_terminal_is_asked_when_stdin_is_something_else(terminals: list[Terminal], tmp_path: Path) -> None:
+def test_the_question_comes_with_a_prompt_from_the_command_line_too(
+    terminals: list[Terminal], tmp_path: Path
+) -> None:
     terminals.append(Terminal("ask", pids=tmp_path / "pids"))
     terminals[0].wait_for("allow? ")
     terminals[0].type("2\n")
@@ -339,23 +350,17 @@ def test_control_characters_do_not_reach_the_terminal(terminals: list[Terminal],
     assert chat("raw").stdout == "a\x1b[2Jb\x07\n"
 
 
-def test_flags_are_handed_on_and_file_names_survive_the_change_of_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    flags = {"model": "m", "trace": "t.jsonl", "strict": True, "max_steps": 3, "log_file": None}
-    assert server_command(flags) == [
-        sys.executable,
-        "-m",
-        "acpserver",
-        "--model",
-        "m",
-        "--max-steps",
-        "3",
-        "--trace",
-        str(tmp_path / "t.jsonl"),
-        "--strict",
-    ]
+def test_flags_are_handed_on_as_they_were_given() -> None:
+    flags = {"model": "m", "trace": "t.jsonl", "strict": "true", "max_steps": "3", "log_file": None}
+    command = server_command({**flags, "prompt": "not a setting"})
+    assert command[4:] == ["--model", "m", "--max-steps", "3", "--trace", "t.jsonl", "--strict"]
+
+
+def test_the_server_takes_no_modules_from_the_folder_it_runs_in(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit('shadowed')")
+    command = [*server_command({}), "--version"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"acpserver {acpserver.__version__}\n")
 
 
 def test_messages_stand_on_lines_of_their_own() -> None:
@@ -382,7 +387,11 @@ def test_long_output_is_cut_and_the_cut_is_said() -> None:
 def test_output_that_the_server_cut_in_the_middle_is_shown_at_the_end() -> None:
     around = io.StringIO()
     renderer = Renderer(io.StringIO(), around)
-    for status, text in (("in_progress", "1\n2\n"), ("in_progress", "1\n[cut]\n9\n"), ("completed", "1\n[cut]\n10")):
+    for status, text in (
+        ("in_progress", "1\n2\n"),
+        ("in_progress", "1\n[cut]\n9\n"),
+        ("completed", "1\n[cut]\n10"),
+    ):
         content = [{"type": "content", "content": {"type": "text", "text": text}}]
         renderer.tool({"toolCallId": "c", "title": "Run seq", "status": status, "content": content})
     assert around.getvalue().splitlines() == [

@@ -16,52 +16,78 @@ PACKAGE = Path(__file__).parent.parent / "acpserver"
 ROOMS = """
     version
     errors
-    cancel
     jsontext
+    cancel
     config
+    logs
     system
     guard
+    processes
+    workers
 
     rpc.message
+    rpc.legacy
+    rpc.definitions
+    rpc.checker
     rpc.forgive
     rpc.schema
-    rpc.legacy
     llm.types
-    llm.wire
     llm.sse
+    llm.chunked
+    llm.faults
+    llm.wire
+    llm.assembly
+    llm.pairing
+    llm.openai_answer
     llm.openai
     tools.base
+    tools.arguments
+    tools.content
 
     transports.trace
     transports.stdio
-    workers
     rpc.connection
+    llm.causes
+    llm.pool
+    llm.retry
+    llm.calls
     llm.http
     llm.offline
     workspace
-    tools.text
+    tools.textfile
     tools.files
-    tools.search
+    tools.edit
+    tools.pump
+    tools.output
     tools.bash
+    tools.walk
+    tools.grepworker
+    tools.search
+    tools.webpage
+    tools.webtext
     tools.web
     tools.plan
+    tools.ask
 
+    permissions
     session
     client
     llm.providers
     tools.builtin
+    options
 
-    permissions
-
+    agent.prompt
     agent.translate
     agent.commands
-    agent.turn
+    agent.toolcalls
     agent.loop
 
     server
     chat.render
-    chat.peer
-    chat
+    chat.permission
+    chat.process
+    chat.conversation
+    chat.command
     doctor
     cli
     __main__

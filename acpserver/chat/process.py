@@ -6,7 +6,6 @@ leaves a child behind: the server ends when its input ends, and is killed if it 
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,20 +20,29 @@ from acpserver.transports.stdio import LineReader, LineWriter
 
 GRACE = 3.0  # seconds for the server to end by itself; it allows itself 2
 
-PATHS = ("trace", "log_file")
-"""Settings that name a file: the child runs in another folder."""
+_ROOT = str(Path(__file__).parents[2])
+# What `python -m acpserver` does, but the folder we are in, the user's project, lends us no modules.
+_BOOT = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+if sys.argv[1] not in sys.path:
+    sys.path.insert(0, sys.argv[1])
+sys.argv[:2] = ["acpserver"]
+from acpserver.cli import main
+sys.exit(main())
+"""
 
 
 def server_command(flags: Mapping[str, object]) -> list[str]:
     """The command line that serves with the flags that chat was given."""
-    command = [sys.executable, "-m", "acpserver"]
+    command = [sys.executable, "-c", _BOOT, _ROOT]
     for setting in SETTINGS:
         value = flags.get(setting.name)
-        if value is None or value is False:
+        if value is None:
             continue
         command.append(f"--{setting.name.replace('_', '-')}")
-        if value is not True:
-            command.append(os.path.abspath(str(value)) if setting.name in PATHS else str(value))
+        if setting.kind != "switch":
+            command.append(str(value))
     return command
 
 
@@ -46,9 +54,6 @@ class ServerProcess:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # `python -m` looks for modules in the working folder first. The user's project must not
-            # lend us any, and the session's folder travels in session/new.
-            cwd=Path(__file__).parents[2],
             # Ctrl-C at the terminal is for us; the server is told with session/cancel.
             **system.new_group(),
         )  # type: ignore[call-overload]
@@ -56,8 +61,15 @@ class ServerProcess:
         self._writer = LineWriter(self._child.stdin.fileno())
         self._writer.start()
         self.connection = Connection(LineReader(self._child.stdout.fileno()), self._writer, handlers)
-        self._reader = threading.Thread(target=self.connection.serve, name="reader", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
         self._reader.start()
+
+    def _read(self) -> None:
+        """The reader thread: serve until the server's output ends; then nothing can be asked any more."""
+        try:
+            self.connection.serve()
+        finally:
+            self.connection.close()
 
     def close(self) -> int:
         """End the server and wait for it. Returns its exit status; may be called again."""

@@ -142,8 +142,8 @@ def handle(message: dict[str, object]) -> None:
         needs_login = False
         send({"id": request_id, "result": {}})
     elif method == "session/new" and needs_login:
-        data = {"details": "No model is configured"}
-        send({"id": request_id, "error": {"code": -32000, "message": "Authentication required", "data": data}})
+        error = {"code": -32000, "message": "Login", "data": {"details": "No model is configured"}}
+        send({"id": request_id, "error": error})
     elif method == "session/new":
         demand(os.path.isabs(params["cwd"]), "cwd")
         send({"id": request_id, "result": {"sessionId": SESSION}})

@@ -1,0 +1,235 @@
+"""One conversation with one server: prompts in, turns shown, permissions asked, an exit status out.
+
+The calling (main) thread owns the terminal: it alone reads from and writes to it. The reader thread and one
+thread per prompt hand it events through a queue. The reader waits while the terminal is far behind, which
+makes the server wait too; it may, because this side has nothing else to serve.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from acpserver.chat import permission
+from acpserver.chat.process import ServerProcess
+from acpserver.chat.render import Renderer
+from acpserver.config import OFFLINE, Config
+from acpserver.errors import AUTH_REQUIRED, ConnectionClosed, RpcError
+from acpserver.rpc.connection import Call
+from acpserver.version import __version__
+
+log = logging.getLogger(__name__)
+
+OK, ERROR, NOT_FINISHED, INTERRUPTED = 0, 1, 3, 130
+"""Exit statuses: every turn ended with `end_turn`; something failed; a turn ended otherwise (cancelled,
+out of tokens or of steps, refused); Ctrl-C ended the client. 2 is a wrong command line."""
+
+BACKLOG = 1000  # updates that may wait for the terminal
+ANSWER_SECONDS = 30.0  # for the requests that no model is behind
+
+REASONS = {
+    "max_tokens": "the answer was cut: the model's token limit is reached",
+    "max_turn_requests": "stopped: the limit of model calls in one turn is reached",
+    "refusal": "the model refused to go on",
+    "cancelled": "cancelled",
+}
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The prompt was answered: with a stop reason or with an error."""
+
+    stop_reason: str = ""
+    error: Exception | None = None
+
+
+class _Interrupt:
+    """Ctrl-C was pressed."""
+
+
+class Quit(Exception):
+    """The person wants out, now."""
+
+
+_Event = Call | _Done | _Interrupt
+
+
+class Conversation:
+    """One conversation with one server."""
+
+    def __init__(self, renderer: Renderer, allow: bool | None):
+        self._renderer = renderer
+        self._allow = allow
+        # SimpleQueue, because a signal handler puts into it; the semaphore bounds it for the reader.
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._room = threading.Semaphore(BACKLOG)
+        self._breakable = True  # Ctrl-C breaks off what the main thread does, instead of being queued
+        self._read_line: permission.ReadLine | None = None
+        self._leaving = False
+        self.handlers = {"session/update": self._from_server, "session/request_permission": self._from_server}
+
+    def _from_server(self, call: Call) -> None:
+        """On the reader thread: hand a call to the thread that owns the terminal."""
+        self._room.acquire()
+        if self._leaving:
+            self._room.release()  # nobody takes calls out any more: let the reader run to its end
+        else:
+            self._events.put(call)
+
+    def leave(self) -> None:
+        """Stop showing; the reader is let through."""
+        self._leaving = True
+        self._room.release()
+
+    def interrupt(self) -> None:
+        """In the signal handler, on the main thread: Ctrl-C."""
+        if self._breakable:
+            raise KeyboardInterrupt
+        self._events.put(_Interrupt())
+
+    def converse(self, server: ServerProcess, config: Config, prompt: str | None) -> int:
+        """Set a session up and run the turns in it. Returns the exit status."""
+        request = server.connection.request
+        hello = request(
+            "initialize",
+            {
+                "protocolVersion": 1,
+                "clientCapabilities": {},
+                "clientInfo": {"name": "acpserver-chat", "title": "acpserver chat", "version": __version__},
+            },
+            timeout=ANSWER_SECONDS,
+        )
+        session_id = self._new_session(server, config, hello)
+        status = OK
+        for text in [prompt] if prompt is not None else self._prompts():
+            status = self._turn(server, session_id, text) or status
+        return status
+
+    def _new_session(self, server: ServerProcess, config: Config, hello: Mapping[str, object]) -> str:
+        """Open a session here; with the offline model when no model is configured."""
+        request = server.connection.request
+        params: dict[str, object] = {"cwd": os.getcwd(), "mcpServers": []}
+        try:
+            answer = request("session/new", params, timeout=ANSWER_SECONDS)
+        except RpcError as error:
+            if error.code != AUTH_REQUIRED or config.model or not _offers_offline(hello):
+                raise
+            self._renderer.line("acpserver: no model is configured, so the offline model answers")
+            request("authenticate", {"methodId": OFFLINE}, timeout=ANSWER_SECONDS)
+            answer = request("session/new", params, timeout=ANSWER_SECONDS)
+        return str(answer["sessionId"])
+
+    def _prompts(self) -> Iterator[str]:
+        """The lines of stdin that are not blank. At a terminal the person is asked for each."""
+        at_terminal = sys.stdin.isatty()
+        while True:
+            if at_terminal:
+                self._renderer.ask("> ")
+            line = sys.stdin.readline()
+            if not line:
+                break
+            if line.strip():
+                yield line.rstrip("\n")
+        if at_terminal:
+            self._renderer.line("")
+
+    def _turn(self, server: ServerProcess, session_id: str, text: str) -> int:
+        """One prompt up to its answer. Returns the exit status that it alone would give."""
+        params: dict[str, object] = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+        self._breakable = False
+        try:
+            threading.Thread(target=self._prompt, args=(server, params), name="prompt", daemon=True).start()
+            done = self._follow(server, session_id)
+        finally:
+            self._breakable = True
+        self._renderer.end()
+        if isinstance(done.error, ConnectionClosed):
+            raise done.error
+        if done.error:
+            self._renderer.line(f"acpserver: {words(done.error)}")
+            return ERROR
+        if done.stop_reason != "end_turn":
+            self._renderer.line(REASONS.get(done.stop_reason, done.stop_reason))
+            return NOT_FINISHED
+        return OK
+
+    def _follow(self, server: ServerProcess, session_id: str) -> _Done:
+        """Handle what happens until the prompt is answered."""
+        cancelled = False
+        while not isinstance(event := self._next_event(), _Done):
+            if isinstance(event, _Interrupt):
+                if cancelled:
+                    raise Quit
+                cancelled = True
+                self._renderer.line("cancelling; Ctrl-C again quits")
+                server.connection.notify("session/cancel", {"sessionId": session_id})
+            elif event.method == "session/update":
+                self._show(event.params)
+            else:
+                self._answer_permission(event, cancelled)
+        return event
+
+    def _prompt(self, server: ServerProcess, params: dict[str, object]) -> None:
+        """The prompt's thread: wait for the answer, which the reader resolves after all updates."""
+        try:
+            answer = server.connection.request("session/prompt", params)
+            self._events.put(_Done(stop_reason=str(answer.get("stopReason"))))
+        except Exception as error:  # the top of a thread: whatever it is, the turn is over
+            log.debug("the prompt failed", exc_info=True)
+            self._events.put(_Done(error=error))
+
+    def _next_event(self) -> _Event:
+        event = self._events.get()
+        if isinstance(event, Call):
+            self._room.release()
+        return event
+
+    def _show(self, params: Mapping[str, object]) -> None:
+        update = params.get("update")
+        if isinstance(update, dict):
+            self._renderer.update(update)
+
+    def _answer_permission(self, call: Call, cancelled: bool) -> None:
+        """Answer one session/request_permission; every one must be, also after a cancel."""
+        tool = call.params.get("toolCall")
+        if isinstance(tool, dict):
+            self._renderer.tool(tool)
+        options = permission.options_of(call.params)
+        if cancelled:
+            call.answer(permission.REFUSED)
+        elif self._allow is not None:
+            call.answer(permission.outcome(permission.by_flag(options, self._allow)))
+        else:
+            call.answer(permission.outcome(self._ask(options)))
+
+    def _ask(self, options: list[dict[str, object]]) -> dict[str, object] | None:
+        self._read_line = self._read_line or permission.terminal_reader()
+        read_line = self._read_line
+        if read_line is None:
+            self._renderer.line("not allowed: there is no terminal to ask at (--yes allows everything)")
+            return permission.by_flag(options, allow=False)
+        try:
+            self._breakable = True
+            return permission.by_person(options, self._renderer, read_line)
+        except KeyboardInterrupt:
+            self._events.put(_Interrupt())  # and the turn is cancelled as at any other time
+            return None
+        finally:
+            self._breakable = False
+
+
+def _offers_offline(hello: Mapping[str, object]) -> bool:
+    methods = hello.get("authMethods")
+    return isinstance(methods, list) and any(
+        isinstance(method, dict) and method.get("id") == OFFLINE for method in methods
+    )
+
+
+def words(error: BaseException) -> str:
+    """What a person should read about an error."""
+    return error.details if isinstance(error, RpcError) else str(error)
