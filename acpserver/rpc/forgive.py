@@ -139,5 +139,6 @@ def _default(schema: Any, required: bool) -> object:
 
 
 def _why(checker: Checker, value: object) -> str:
-    """The first fault of `value`."""
-    return str(next(checker.iter_errors(value)).message)
+    """The first fault of `value`, with the name of the field in it."""
+    error = next(checker.iter_errors(value))
+    return " ".join([*map(str, error.path), str(error.message)])
