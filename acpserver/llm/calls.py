@@ -18,7 +18,7 @@ from acpserver import jsontext
 from acpserver.cancel import CancelFlag
 from acpserver.errors import ProviderError
 from acpserver.llm.causes import FAILURES, explain, explain_broken
-from acpserver.llm.faults import Faults
+from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.pool import Line, Pool
 from acpserver.llm.retry import Policy, retry_after
 from acpserver.llm.types import Endpoint, Event, ModelRequest, Waiting
@@ -58,8 +58,8 @@ class Caller:
                     try:
                         batches = self._batches(prepared, request, cancel)
                         first = next(batches)  # once there is something to show, nothing is repeated
-                    except ProviderError as error:
-                        failure = str(error)
+                    except Fault as error:
+                        failure = error.brief
                         raise
             yield from first
             for batch in batches:
@@ -76,8 +76,7 @@ class Caller:
                 return self._dialect.model_names(jsontext.loads(_text(self._body(response, b"", cancel))))
             except ValueError:
                 raise self._faults.error(
-                    f"{self._faults.place} answered, but not with a list of models. Check the base URL.",
-                    kind="request",
+                    "answered, but not with a list of models", "Check the base URL.", kind="request"
                 ) from None
 
     def close(self) -> None:
@@ -167,10 +166,7 @@ class Caller:
         """The JSON value of an answer that did not come as a stream."""
         text = _text(body).strip()
         if text.startswith("<"):
-            raise self._faults.error(
-                f"{self._faults.place} answered with a web page, not as a model. Check the base URL.",
-                kind="request",
-            )
+            raise self._faults.error("answered with a web page", "Check the base URL.", kind="request")
         try:
             return jsontext.loads(text)
         except ValueError:
@@ -202,7 +198,7 @@ def _read_rest(response: Response) -> None:
     if _limit_wait(response, _REST):
         with contextlib.suppress(*FAILURES):  # then the connection is closed instead
             for _ in range(8):
-                if not response.raw.read1(_READ, decode_content=False):
+                if not response.raw.read1(_READ, decode_content=True):
                     break
 
 

@@ -13,16 +13,19 @@ import ssl
 import requests
 import urllib3.exceptions as urllib3_errors
 
-from acpserver.errors import ProviderError
-from acpserver.llm.faults import Faults
+from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.types import Endpoint
 
 FAILURES = (requests.RequestException, urllib3_errors.HTTPError, http.client.HTTPException, OSError)
 """What sending a request and reading its answer may raise."""
 
 
-def explain(error: BaseException, faults: Faults, endpoint: Endpoint, reused: bool) -> ProviderError:
-    """The `ProviderError` for one of `FAILURES`, raised before the headers of the answer had come.
+_CHECK = "Check the base URL, the network and the proxy settings."
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
+
+def explain(error: BaseException, faults: Faults, endpoint: Endpoint, reused: bool) -> Fault:
+    """The error for one of `FAILURES`, raised before the headers of the answer had come.
 
     `reused`: a kept connection was used. That one may simply have grown old: a new one is tried at once.
     """
@@ -31,43 +34,44 @@ def explain(error: BaseException, faults: Faults, endpoint: Endpoint, reused: bo
         return _tls(found, faults)
     if _first(chain, urllib3_errors.ProxyError):
         return faults.network(
-            "the proxy cannot be reached or refused the connection. Check HTTP_PROXY, "
-            "HTTPS_PROXY and NO_PROXY."
+            "cannot be reached: the proxy refused", "Check HTTP_PROXY, HTTPS_PROXY and NO_PROXY."
         )
     if _first(chain, socket.gaierror, urllib3_errors.NameResolutionError):
-        return faults.network("the host name cannot be resolved. Check the base URL and the network.")
+        return faults.network("cannot be reached: its host name is unknown", _CHECK)
     if _first(chain, urllib3_errors.ConnectTimeoutError):
         return faults.network(
-            f"no connection within {endpoint.connect_timeout:g} s. Check the base URL, the "
-            "network and the proxy settings."
+            f"cannot be reached: no connection within {endpoint.connect_timeout:g} s", _CHECK
         )
     if _first(chain, TimeoutError, urllib3_errors.ReadTimeoutError, requests.Timeout):
-        return faults.network(
-            f"the server sent nothing for {endpoint.idle_timeout:g} s. Send the prompt again "
-            "later, or set a longer idle timeout."
-        )
+        return faults.network(f"sent nothing for {endpoint.idle_timeout:g} s", "Send the prompt again later.")
     if _first(chain, ConnectionRefusedError):
         return faults.network(
-            "nothing listens there (connection refused). Start the server or correct the base URL."
+            "cannot be reached: connection refused", "Start the server or correct the base URL."
         )
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
-        return faults.error(f"{faults.place}: the base URL or a header cannot be used.", kind="request")
-    if _first(chain, ConnectionError, http.client.HTTPException, urllib3_errors.ProtocolError):
-        if _first(chain, http.client.BadStatusLine) and not _first(chain, http.client.RemoteDisconnected):
-            return faults.network("what answers there does not speak HTTP. Check the base URL.")
+        return faults.error("cannot be called: its URL or a header is invalid", _CHECK, kind="request")
+    if _first(chain, http.client.RemoteDisconnected, ConnectionError, http.client.IncompleteRead):
         return faults.network(
-            "the server closed the connection without an answer. Send the prompt again.",
+            "closed the connection without an answer",
+            "Send the prompt again.",
             retry_after=0.0 if reused else None,
         )
-    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
-        return faults.network(f"{error.strerror or error}.", retryable=error.errno is not None)
+    if _first(chain, http.client.HTTPException):
+        return faults.network("does not speak HTTP", _CHECK)
     system = _first(chain, OSError)
-    detail = system.strerror if isinstance(system, OSError) and system.strerror else "the connection failed"
-    return faults.network(f"{detail}. Check the base URL and the network.")
+    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+        # requests itself raises a bare OSError for one thing: a certificate file that is not there.
+        return faults.network(
+            "cannot be called: the file in REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE is missing",
+            "Correct the variable.",
+            retryable=False,
+        )
+    reason = system.strerror if isinstance(system, OSError) and system.strerror else "the connection failed"
+    return faults.network(f"cannot be reached: {reason}", _CHECK)
 
 
-def explain_broken(error: BaseException, faults: Faults, endpoint: Endpoint) -> ProviderError:
-    """The `ProviderError` for one of `FAILURES` in the middle of an answer."""
+def explain_broken(error: BaseException, faults: Faults, endpoint: Endpoint) -> Fault:
+    """The error for one of `FAILURES` in the middle of an answer."""
     chain = _chain(error)
     if _first(chain, TimeoutError, urllib3_errors.ReadTimeoutError, requests.Timeout):
         return faults.stream(f"stopped: nothing came for {endpoint.idle_timeout:g} s")
@@ -76,20 +80,19 @@ def explain_broken(error: BaseException, faults: Faults, endpoint: Endpoint) -> 
     return faults.stream("broke off: the connection was lost")
 
 
-def _tls(error: BaseException, faults: Faults) -> ProviderError:
+def _tls(error: BaseException, faults: Faults) -> Fault:
     if isinstance(error, ssl.SSLCertVerificationError):
         return faults.network(
-            f"the server's certificate is not trusted ({error.verify_message}). Set REQUESTS_CA_BUNDLE to "
-            "the file of your certificate authority, or correct the base URL.",
+            f"cannot be trusted: {error.verify_message}",
+            "Set REQUESTS_CA_BUNDLE to the file of your certificate authority, or correct the base URL.",
             retryable=False,
         )
     reason = getattr(error, "reason", None) or "no reason given"
-    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+    if reason in _NO_TLS:
         return faults.network(
-            "the server does not speak TLS there. Use http:// in the base URL, or correct it.",
-            retryable=False,
+            "does not speak TLS", "Begin the base URL with http:// or correct it.", retryable=False
         )
-    return faults.network(f"the TLS handshake failed ({reason}). Check the base URL and the network.")
+    return faults.network(f"failed in the TLS handshake: {reason}", _CHECK)
 
 
 def _chain(error: BaseException) -> list[BaseException]:

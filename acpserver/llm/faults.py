@@ -7,16 +7,18 @@ secrets, fits on one line and stays under `MAX_TEXT` characters, whatever the se
 from __future__ import annotations
 
 import base64
-import html
+import math
 import re
 from urllib.parse import quote, urlsplit
 
 from acpserver import jsontext
 from acpserver.errors import ProviderError
+from acpserver.llm.server_words import error_words, server_words
 from acpserver.llm.types import Endpoint
 
 MAX_TEXT = 480  # characters of a whole error text
 _MAX_WORDS = 240  # characters of it that may be the server's own
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 _SHORTEST_SECRET = 4  # hiding anything shorter would only garble the text
 
 RETRY_STATUS = frozenset({408, 409, 429})  # and all of 5xx
@@ -25,18 +27,47 @@ _TOO_LONG = re.compile(
     r"|input is too long|too many (?:input )?tokens|maximum (?:prompt|input) length|model_max_prompt_tokens",
     re.IGNORECASE,
 )
-_OVERLOADED = re.compile(
-    r"overload|rate.?limit|too many requests|unavailable|server_error|timeout|internal", re.I
+_LIMITED = re.compile("rate.?limit|too many requests|resource_exhausted", re.IGNORECASE)
+_PASSING = re.compile("overload|unavailable|server_error|timeout|internal", re.IGNORECASE)
+_NO_QUOTA = re.compile("insufficient_quota|billing_hard_limit|exceeded your current quota", re.IGNORECASE)
+
+_MEANING = {
+    401: " (the credentials were refused)",
+    403: " (the credentials were refused)",
+    404: " (not found)",
+    429: " (the rate limit is reached)",
+}
+_CHECK = "Check the base URL and the model name."
+_LATER = "The server has a problem: send the prompt again later."
+_SHORTEN = (
+    "The conversation is too long for this model: start a new session, shorten the prompt, or use a model "
+    "with a larger context."
 )
-_NO_QUOTA = re.compile(r"insufficient_quota|billing_hard_limit|exceeded your current quota", re.I)
 _ADVICE = {
     400: "Check the model name and its settings.",
     402: "Check the credit of the account.",
-    404: "Check the base URL and the model name.",
-    405: "Check the base URL.",
     422: "Check the model name and its settings.",
     429: "Wait a little, then send the prompt again.",
 }
+
+
+class Fault(ProviderError):
+    """A failed model call: `brief` says what happened, the text of the error also what to do."""
+
+    def __init__(
+        self,
+        brief: str,
+        advice: str,
+        *,
+        kind: str,
+        status: int = 0,
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ):
+        self.brief = brief
+        super().__init__(
+            f"{brief}. {advice}", kind=kind, status=status, retryable=retryable, retry_after=retry_after
+        )
 
 
 class Faults:
@@ -63,112 +94,78 @@ class Faults:
 
     def error(
         self,
-        text: str,
+        what: str,
+        advice: str,
         *,
         kind: str,
         status: int = 0,
         retryable: bool = False,
         retry_after: float | None = None,
-    ) -> ProviderError:
-        """A `ProviderError` whose text is safe to show."""
-        text = self.clean(self.redact(text), MAX_TEXT)
-        return ProviderError(text, kind=kind, status=status, retryable=retryable, retry_after=retry_after)
+    ) -> Fault:
+        """A `Fault` at this endpoint, safe to show: what happened, and what to do."""
+        advice = self.redact(advice)
+        brief = self.clean(self.redact(f"{self.place} {what}"), MAX_TEXT - len(advice) - 2)
+        return Fault(brief, advice, kind=kind, status=status, retryable=retryable, retry_after=retry_after)
 
     def network(
-        self, what: str, *, retryable: bool = True, retry_after: float | None = None
-    ) -> ProviderError:
-        """No connection, or one that failed: `what` says how, and may say what to do."""
-        return self.error(
-            f"{self.place}: {what}", kind="network", retryable=retryable, retry_after=retry_after
-        )
+        self, what: str, advice: str, *, retryable: bool = True, retry_after: float | None = None
+    ) -> Fault:
+        """No connection, or one that failed before the answer began."""
+        return self.error(what, advice, kind="network", retryable=retryable, retry_after=retry_after)
 
-    def stream(self, what: str) -> ProviderError:
+    def stream(self, what: str) -> Fault:
         """An answer that broke off or cannot be understood."""
-        return self.error(
-            f"{self.place}: the model's answer {what}. Send the prompt again; if it fails again, check that "
-            "the base URL belongs to a compatible server.",
-            kind="stream",
-            retryable=True,
-        )
+        advice = "Send the prompt again; if it fails again, check the base URL."
+        return self.error(f"sent an answer that {what}", advice, kind="stream", retryable=True)
 
-    def output(self, what: str) -> ProviderError:
+    def output(self, what: str) -> Fault:
         """An answer that is too large to be used."""
-        return self.error(f"{self.place}: the model's answer {what}.", kind="output")
+        return self.error(f"sent an answer that {what}", "Ask for less.", kind="output")
 
-    def response(self, status: int, body: bytes, retry_after: float | None = None) -> ProviderError:
-        """The error for an answer with an HTTP status that is not 2xx."""
-        words, code = _words(body)
-        said = self._quoted(words)
-        facts = f"{code} {words}"
-        name = f"{self.place} answered HTTP {status}"
+    def response(self, status: int, body: bytes, retry_after: float | None = None) -> Fault:
+        """The error for a response with a status that is not 2xx."""
+        words, codes = server_words(body)
+        what = f"answered HTTP {status}{self._meaning(status, retry_after)}{self._quoted(words)}"
+        facts = f"{codes} {words}"
         if status in (401, 403):
-            return self.error(
-                f"{name}, the credentials were refused{said}. {self._key_advice()}",
-                kind="auth",
-                status=status,
-            )
+            return self.error(what, self._key_advice(), kind="auth", status=status)
         if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(facts)):
-            return self.too_long(f"{name}{said}", status)
-        if 300 <= status < 400:
-            return self.error(
-                f"{name}, a redirect{said}. Set the base URL to the address it points to.",
-                kind="request",
-                status=status,
-            )
+            return self.error(what, _SHORTEN, kind="context", status=status)
         if status == 429:
-            wait = f" and asks to wait {retry_after:.0f} s" if retry_after else ""
-            quota = bool(_NO_QUOTA.search(facts))
-            advice = _ADVICE[402] if quota else _ADVICE[429]
-            return self.error(
-                f"{name}, the rate limit is reached{wait}{said}. {advice}",
-                kind="rate_limit",
-                status=status,
-                retryable=not quota,
-                retry_after=retry_after,
-            )
-        retryable = status in RETRY_STATUS or status >= 500
-        advice = _ADVICE.get(
-            status,
-            "The server has a problem; send the prompt again later."
-            if status >= 500
-            else "Check the base URL and the model name.",
-        )
+            no_quota = bool(_NO_QUOTA.search(facts))
+            advice = _ADVICE[402 if no_quota else 429]
+            kind, retryable = "rate_limit", not no_quota
+        else:
+            retryable = status in RETRY_STATUS or status >= 500
+            advice = _ADVICE.get(status, _LATER if retryable else _CHECK)
+            kind = "server" if retryable else "request"
         return self.error(
-            f"{name}{said}. {advice}",
-            kind="server" if retryable else "request",
-            status=status,
-            retryable=retryable,
-            retry_after=retry_after,
+            what, advice, kind=kind, status=status, retryable=retryable, retry_after=retry_after
         )
 
-    def in_answer(self, value: object) -> ProviderError:
+    def in_answer(self, value: object) -> Fault:
         """The error for an error object inside an answer that began with HTTP 200."""
-        words, code = _error_words(value)
-        number = next((int(part) for part in code.split() if re.fullmatch("[45][0-9][0-9]", part)), 0)
-        facts = f"{code} {words}"
-        name = f"{self.place} broke off its answer with an error"
+        words, codes = error_words(value)
+        facts = f"{codes} {words}"
+        status = next((int(code) for code in codes.split() if re.fullmatch("[45][0-9][0-9]", code)), 0)
+        number = f" {status}" if status else ""
+        what = f"broke off its answer with error{number}{self._quoted(words)}"
         if _TOO_LONG.search(facts):
-            return self.too_long(f"{name}{self._quoted(words)}", number)
-        limited = number == 429 or bool(re.search("rate.?limit", code, re.I))
-        retryable = number in RETRY_STATUS or number >= 500 or bool(_OVERLOADED.search(code))
-        if _NO_QUOTA.search(facts):
-            retryable = False
-        said = self._quoted(words) + (f" (status {number})" if number else "")
+            return self.error(what, _SHORTEN, kind="context", status=status)
+        limited = status == 429 or bool(_LIMITED.search(codes))
+        passing = limited or status in RETRY_STATUS or status >= 500 or bool(_PASSING.search(codes))
         return self.error(
-            f"{name}{said}. Send the prompt again.",
+            what,
+            "Send the prompt again.",
             kind="rate_limit" if limited else "server",
-            status=number,
-            retryable=retryable,
+            status=status,
+            retryable=passing and not _NO_QUOTA.search(facts),
         )
 
-    def too_long(self, name: str, status: int) -> ProviderError:
-        """The conversation does not fit the model's context."""
-        return self.error(
-            f"{name}. The conversation is too long for this model: start a new session, shorten "
-            "the prompt, or use a model with a larger context.",
-            kind="context",
-            status=status,
-        )
+    @staticmethod
+    def _meaning(status: int, retry_after: float | None) -> str:
+        meaning = _MEANING.get(status, " (a redirect)" if 300 <= status < 400 else "")
+        return f"{meaning} and asks to wait {math.ceil(retry_after)} s" if retry_after else meaning
 
     def _key_advice(self) -> str:
         if not self._endpoint.api_key:
@@ -190,16 +187,17 @@ def _place(base_url: str) -> str:
 
 def _secrets(endpoint: Endpoint) -> list[str]:
     """Every text that must not be shown, the longest first so that none hides a part of another."""
-    plain = {endpoint.api_key, *(value for _, value in endpoint.headers if len(value) >= 8)}
+    plain = [endpoint.api_key]
+    for name, value in endpoint.headers:
+        if _SECRET_HEADER.search(name):
+            plain += [value, value.split(" ")[-1]]
     try:
-        plain.add(urlsplit(endpoint.base_url).password or "")
+        parts = urlsplit(endpoint.base_url)
+        plain += [parts.password or "", f"{parts.username}:{parts.password}"]
     except ValueError:
-        plain.add("")  # a base URL that cannot be split has no password either
+        plain.append(endpoint.base_url)
     forms: set[str] = set()
-    for secret in plain:
-        secret = secret.strip()
-        if len(secret) < _SHORTEST_SECRET:
-            continue
+    for secret in {text.strip() for text in plain if len(text.strip()) >= _SHORTEST_SECRET}:
         raw = secret.encode("utf-8", "replace")
         forms |= {secret, quote(secret, safe=""), quote(secret), jsontext.dumps(secret)[1:-1]}
         forms |= {
@@ -207,48 +205,3 @@ def _secrets(endpoint: Endpoint) -> list[str]:
             base64.urlsafe_b64encode(raw).decode().rstrip("="),
         }
     return sorted(forms, key=len, reverse=True)
-
-
-def _words(body: bytes) -> tuple[str, str]:
-    """What a failed response says, and its codes: from JSON of any usual shape, HTML or plain text."""
-    text = body.decode("utf-8", "replace").strip()
-    if text[:1] in ("{", "["):
-        try:
-            return _error_words(jsontext.loads(text))
-        except ValueError:
-            return text, ""  # cut or broken JSON still says more than nothing
-    if text[:1] == "<":
-        title = re.search(r"<(title|h1)[^>]*>(.*?)</\1", text[:65536], re.IGNORECASE | re.DOTALL)
-        text = title.group(2) if title else re.sub(r"(?is)<(script|style).*?</\1>", " ", text[:65536])
-        return html.unescape(re.sub(r"<[^>]*>", " ", text)), ""
-    return text, ""
-
-
-def _error_words(value: object) -> tuple[str, str]:
-    """The message and the codes (number, type, code) of an error object, however it is wrapped."""
-    if isinstance(value, list):
-        value = value[0] if value else ""
-    codes: list[str] = []
-    while isinstance(value, dict):
-        codes.append(_codes(value))
-        inner = value.get("error")
-        if not isinstance(inner, dict):
-            break
-        value = inner
-    if not isinstance(value, dict):
-        return (value, "") if isinstance(value, str) else ("", "")
-    found = (value.get(key) for key in ("message", "error", "detail", "msg", "error_message", "title"))
-    words = next((item for item in found if item and isinstance(item, (str, list, dict))), value)
-    return words if isinstance(words, str) else _shown(words), " ".join(codes)
-
-
-def _shown(value: object) -> str:
-    try:
-        return jsontext.dumps(value) if value else ""
-    except ValueError:  # nested too deeply to be of any use to a reader
-        return ""
-
-
-def _codes(value: dict[str, object]) -> str:
-    found = (value.get(key) for key in ("code", "type", "status", "status_code"))
-    return " ".join(str(item) for item in found if isinstance(item, (str, int)))

@@ -22,7 +22,6 @@ import json
 import threading
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import Union
 
 
 class Stall:
@@ -53,7 +52,7 @@ class Cut:
     """Close the connection in the middle, as a crashing server does."""
 
 
-Step = Union[bytes, Stall, Pause, Reset, Cut]
+Step = bytes | Stall | Pause | Reset | Cut
 
 
 @dataclass(frozen=True)

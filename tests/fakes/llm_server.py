@@ -29,12 +29,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Union
 
 from tests.fakes.llm_answers import Answer, Cut, Pause, Reply, Reset, Stall, Step, error, text
 from tests.fakes.openai_rules import violations
 
-Scripted = Union[Answer, Reply, Callable[["Request"], Union[Answer, Reply]]]
+Scripted = Answer | Reply | Callable[["Request"], Answer | Reply]
 LIMIT = 30.0  # seconds after which a stall or a silent connection ends by itself, so that no test hangs
 
 
