@@ -1,0 +1,63 @@
+"""A real model behind the server. Runs only with --real-llm.
+
+ACPSERVER_TEST_LLM_URL and ACPSERVER_TEST_LLM_MODEL name a running OpenAI-compatible server, for example
+one that llama.cpp serves on this machine. Small models say anything: only shapes are checked.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+# Read at import: every test gets an environment without such variables.
+URL = os.environ.get("ACPSERVER_TEST_LLM_URL", "http://127.0.0.1:18080/v1")
+MODEL = os.environ.get("ACPSERVER_TEST_LLM_MODEL", "local")
+DEADLINE = 280.0  # seconds; a small machine reads the first prompt at some tens of tokens a second
+
+pytestmark = [pytest.mark.real_llm, pytest.mark.timeout(300)]
+
+
+def chat(prompt: str, answer: str, cwd: Path) -> tuple[int, str, list[float]]:
+    """One `acpserver chat` turn in `cwd`: exit status, stdout and the time of each piece of it."""
+    command = [sys.executable, "-m", "acpserver", "chat", answer, "--model", MODEL, "--base-url", URL, prompt]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    pieces: list[bytes] = []
+    times: list[float] = []
+    deadline = time.monotonic() + DEADLINE
+    try:
+        while select.select([child.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            piece = os.read(child.stdout.fileno(), 65536)
+            if not piece:
+                break
+            pieces.append(piece)
+            times.append(time.monotonic())
+        status = child.wait(max(0.1, deadline - time.monotonic()))
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    return status, b"".join(pieces).decode(), times
+
+
+def test_an_answer_is_streamed(tmp_path: Path) -> None:
+    status, shown, times = chat("Count from 1 to 30 in words. Do not use any tool.", "--no", tmp_path)
+    assert status == 0
+    assert len(shown.split()) >= 10
+    assert len(times) >= 5, "the answer came in one piece"
+
+
+def test_the_model_calls_a_tool_and_answers(tmp_path: Path) -> None:
+    (tmp_path / "colour.txt").write_text("The colour is turquoise.\n")
+    prompt = "Call the tool read_file with path colour.txt, then tell me which colour the file names."
+    status, shown, _ = chat(prompt, "--yes", tmp_path)
+    assert status == 0
+    assert "colour.txt" in shown
