@@ -6,12 +6,12 @@ leaves a child behind: the server ends when its input ends, and is killed if it 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from acpserver import system
 from acpserver.config import SETTINGS
@@ -20,7 +20,7 @@ from acpserver.transports.stdio import LineReader, LineWriter
 
 GRACE = 3.0  # seconds for the server to end by itself; it allows itself 2
 
-_ROOT = str(Path(__file__).parents[2])
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What `python -m acpserver` does, but the folder we are in, the user's project, lends us no modules.
 _BOOT = """\
 import sys

@@ -19,6 +19,8 @@ DIM, RED, GREEN, CYAN, BOLD = "2", "31", "32", "36", "1"
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 # Control characters in a model's or a file's text could move the cursor or worse; tab and newline stay.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Agents wrap output in a Markdown fence for editors; here the indentation says the same.
+_FENCED = re.compile(r"(`{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -143,7 +145,9 @@ class Renderer:
             if item.get("type") == "diff":
                 self._show_diff(tool, item)
             elif item.get("type") == "content":
-                texts.append(content_text(item.get("content")))
+                text = content_text(item.get("content"))
+                fenced = _FENCED.fullmatch(text)
+                texts.append(fenced[2] if fenced else text)
         tool.latest = "\n".join(texts)
         # Only whole lines: the last one may still grow. What does not continue what stands there was
         # cut in the middle by the server, and is shown when it is complete.

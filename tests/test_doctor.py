@@ -1,0 +1,146 @@
+"""`acpserver doctor`: says what would be used, finds what is wrong, and keeps secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from acpserver import config, doctor
+
+KEY = "sk-very-secret"
+
+
+class Models(BaseHTTPRequestHandler):
+    """Answers GET /v1/models as `server.answer` (status, body) says."""
+
+    def do_GET(self) -> None:
+        status, body = self.server.answer  # type: ignore[attr-defined]
+        self.server.asked.append((self.path, self.headers.get("Authorization")))  # type: ignore[attr-defined]
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[HTTPServer]:
+    """An endpoint with two models."""
+    with HTTPServer(("127.0.0.1", 0), Models) as server:
+        server.answer = (200, {"object": "list", "data": [{"id": "small"}, {"id": "large"}]})  # type: ignore[attr-defined]
+        server.asked = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def report(capsys: pytest.CaptureFixture[str], *, status: int, **environ: str) -> list[str]:
+    """The lines of the report with these variables; the exit status must be the one named."""
+    environ.setdefault("ACPSERVER_HOME", os.environ["ACPSERVER_HOME"])
+    assert doctor.run(config.load({}, environ), environ) == status
+    return capsys.readouterr().out.splitlines()
+
+
+def url(server: HTTPServer) -> str:
+    """The base URL of the fake endpoint."""
+    return f"http://127.0.0.1:{server.server_port}/v1"
+
+
+def test_a_working_endpoint_is_fine(server: HTTPServer, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(
+        capsys, status=0, ACPSERVER_MODEL="small", ACPSERVER_BASE_URL=url(server), OPENAI_API_KEY=KEY
+    )
+    assert "model        small (from environment variable ACPSERVER_MODEL)" in lines
+    assert f"endpoint     {url(server)} (from environment variable ACPSERVER_BASE_URL)" in lines
+    assert "dialect      openai (from the default)" in lines
+    assert "key          environment variable OPENAI_API_KEY: set" in lines
+    assert lines[-2:] == ["note: the endpoint answers and offers 2 model(s)", "everything is fine"]
+    assert server.asked == [("/v1/models", f"Bearer {KEY}")]  # type: ignore[attr-defined]
+    assert KEY not in "\n".join(lines)
+
+
+def test_no_model_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(capsys, status=1)
+    assert "model        none (from the default)" in lines
+    assert [line for line in lines if line.startswith("problem: No model is configured")]
+    assert lines[-1] == "1 problem(s)"
+
+
+def test_a_missing_key_is_a_problem_that_names_the_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_API_KEY_ENV="MY_KEY")
+    assert "key          environment variable MY_KEY: not set" in lines
+    assert [line for line in lines if line.startswith("problem: ") and "MY_KEY" in line]
+
+
+def test_a_model_that_the_endpoint_does_not_have_is_a_problem(
+    server: HTTPServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = report(capsys, status=1, ACPSERVER_MODEL="huge", ACPSERVER_BASE_URL=url(server))
+    assert "problem: the endpoint does not offer the model 'huge', but small, large." in lines
+
+
+def test_an_endpoint_without_a_list_is_noted(
+    server: HTTPServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = (404, {"error": "nothing here"})  # type: ignore[attr-defined]
+    lines = report(capsys, status=0, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=url(server))
+    assert [line for line in lines if line.startswith("note: ") and "no list of models" in line]
+
+
+def test_a_refused_key_is_a_problem_and_stays_secret(
+    server: HTTPServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})  # type: ignore[attr-defined]
+    lines = report(
+        capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=url(server), OPENAI_API_KEY=KEY
+    )
+    (problem,) = [line for line in lines if line.startswith("problem: ")]
+    assert "401" in problem
+    assert KEY not in "\n".join(lines)
+
+
+def test_an_endpoint_that_does_not_answer_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    with HTTPServer(("127.0.0.1", 0), Models) as closed:
+        nowhere = url(closed)
+    lines = report(capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=nowhere)
+    (problem,) = [line for line in lines if line.startswith("problem: ")]
+    assert f"127.0.0.1:{closed.server_port}" in problem
+
+
+def test_the_offline_model_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(capsys, status=0, ACPSERVER_MODEL="offline")
+    assert not [line for line in lines if line.startswith(("endpoint", "key", "problem", "note"))]
+
+
+def test_proxies_are_named_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(capsys, status=0, ACPSERVER_MODEL="offline", https_proxy="http://me:secret@proxy.example")
+    assert "network      these variables are set: HTTPS_PROXY" in lines
+
+
+def test_the_config_file_is_named_whether_it_exists_or_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    assert f"config file  {path} (does not exist)" in report(capsys, status=1, ACPSERVER_HOME=str(tmp_path))
+    path.write_text('{"model": "offline"}')
+    lines = report(capsys, status=0, ACPSERVER_HOME=str(tmp_path))
+    assert f"config file  {path}" in lines
+    assert f"model        offline (from {path})" in lines
+
+
+def test_a_url_is_shown_without_what_may_be_secret() -> None:
+    assert doctor.without_secrets("https://me:pw@host:1/v1?key=1#x") == "https://host:1/v1"
+    assert doctor.without_secrets("nonsense") == "(not a URL)"
+    assert doctor.without_secrets("http://[") == "(not a URL)"
