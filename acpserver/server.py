@@ -40,7 +40,7 @@ PROTOCOL_VERSION = 1
 MOST_TURNS = 256  # that run at once
 MOST_CONTROL = 4
 CLOSE_SECONDS = 5.0  # how long session/close waits for the turn that it cancelled
-STOP_SECONDS = 1.2  # how long the end of input waits for turns
+STOP_SECONDS = 1.2  # how long the end of input waits for turns and slow requests
 
 CONFIGURED = {"id": "configured", "name": "Use the configured model", "description": "Nothing to do."}
 OFFLINE_METHOD = {
@@ -97,7 +97,10 @@ class Server:
         for session in sessions:
             session.cancel(reason)
         self._connection.close()
-        self._turns.wait_idle(STOP_SECONDS)
+        deadline = time.monotonic() + STOP_SECONDS
+        # Slow requests that were read are answered too: some clients send session/new and end the input.
+        self._control.wait_idle(STOP_SECONDS)
+        self._turns.wait_idle(max(0.0, deadline - time.monotonic()))
         self.children.close()
 
     # Handshake
