@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from acpserver.errors import ConfigError
 
@@ -21,8 +22,7 @@ DIALECTS = ("openai",)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting. `kind`: "text", "count", "seconds" or "switch"; `flag` is False where only the file and
     the variable can set it."""
 

@@ -5,15 +5,14 @@ Pure decisions; asking is the agent's part. Used by the thread of the turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acpserver.tools.base import READ, WRITE
 
 ALLOW, ASK, DENY = "allow", "ask", "deny"
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """A session mode as the client sees it (ACP SessionMode)."""
 
     id: str

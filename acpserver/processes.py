@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import subprocess
 import sys
 import threading
@@ -74,7 +73,7 @@ class Children:
     def __init__(self, hidden_env: Iterable[str] = ()):
         """`hidden_env` names variables that no child may see, such as the one with the API key."""
         self._hidden_env = frozenset(hidden_env)
-        self._token = secrets.token_hex(8)
+        self._token = os.urandom(8).hex()
         self._lock = threading.Lock()  # guards everything below and the order of lines to the guard
         self._running: dict[int, Child] = {}  # by group
         self._headless: set[int] = set()  # groups that go on without their first process

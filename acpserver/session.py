@@ -5,7 +5,7 @@ The reader registers turns and sets flags; a turn worker takes turns and owns th
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections import deque
@@ -109,4 +109,4 @@ class Session:
 
 def new_id() -> str:
     """A session id: 128 random bits, in a fixed pattern that is safe in a file name."""
-    return "sess_" + secrets.token_hex(16)
+    return "sess_" + os.urandom(16).hex()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import ProviderError
@@ -81,8 +81,7 @@ OTHERS = {
 FINISH = {"end_turn": "stop", "max_tokens": "length", "refusal": "refusal"}
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """One line of the prompt. `tool` is "" for what the model does itself; `name` is "" for a line that is
     no command."""
 

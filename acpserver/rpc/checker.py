@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from acpserver.rpc.definitions import Schema, definitions, target
 
@@ -120,8 +119,7 @@ def _nullable(checker: Checker, child: Checker, instance: Any, schema: Schema) -
     return None if instance is None else child.iter_errors(instance)
 
 
-@dataclass(frozen=True)
-class Union:
+class Union(NamedTuple):
     """The members of a union and how to tell which of them a value is meant to be."""
 
     tag: str  # the property that tells them apart; "" if there is none

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 Schema = dict[str, Any]
 """One JSON Schema as it stands in the files."""
@@ -22,8 +21,7 @@ _FOLDERS = (_PACKAGE / "schema", _PACKAGE.parent / "schema")  # installed; check
 _TABLE = "methods.json"
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """One method of the protocol."""
 
     name: str

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Union
+from typing import NamedTuple, Union
 
 from acpserver import jsontext
 from acpserver.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError
@@ -14,8 +13,7 @@ from acpserver.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcEr
 RequestId = Union[int, float, str]
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A call that must be answered. `params` is None when the member is absent or null."""
 
     id: RequestId
@@ -23,16 +21,14 @@ class Request:
     params: object = None
 
 
-@dataclass(frozen=True)
-class Notification:
+class Notification(NamedTuple):
     """A call that must never be answered."""
 
     method: str
     params: object = None
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """An answer to a request of ours. `error` is None exactly when `result` counts.
 
     `id` is None when the message carries none that could be ours.
@@ -43,8 +39,7 @@ class Response:
     error: RpcError | None = None
 
 
-@dataclass(frozen=True)
-class Invalid:
+class Invalid(NamedTuple):
     """A line that is not a message. It is answered with `error` and `id`."""
 
     error: RpcError

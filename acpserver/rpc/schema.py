@@ -10,8 +10,8 @@ A message is looked up by its method; what the definitions mean is the business 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from acpserver.rpc import forgive
 from acpserver.rpc.checker import checker, excerpt, fits
@@ -21,8 +21,7 @@ MAX_FAULTS = 20  # of one message; the first ones say what is wrong
 _MAX_REASON = 200  # characters
 
 
-@dataclass(frozen=True, order=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing that is wrong with a message."""
 
     path: str  # such as params.prompt[0].type

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acpserver.errors import ToolError
 from acpserver.workspace import explain, shorten
@@ -25,8 +24,7 @@ _BINARY_SAMPLE = 8192  # bytes looked at for a NUL
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
-@dataclass(frozen=True)
-class TextFile:
+class TextFile(NamedTuple):
     """A file as text, and what it takes to write it back byte for byte."""
 
     text: str  # line endings as they are in the file
@@ -98,7 +96,7 @@ def write_bytes(path: str, data: bytes) -> None:
     An existing file keeps its mode; missing folders are made. Raises `ToolError`."""
     folder, name = os.path.split(path)
     # Beside the file, because only within one file system can it be moved into place in one step.
-    temporary = os.path.join(folder, f".{secrets.token_hex(6)}.{name[-100:]}.tmp")
+    temporary = os.path.join(folder, f".{os.urandom(6).hex()}.{name[-100:]}.tmp")
     try:
         os.makedirs(folder, exist_ok=True)
         mode = _mode_to_keep(path)
