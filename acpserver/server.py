@@ -28,7 +28,8 @@ from acpserver.llm import http
 from acpserver.llm.providers import Models
 from acpserver.options import apply_option, config_options, session_state
 from acpserver.processes import Children
-from acpserver.rpc.connection import Call, Connection, Handler, run_handler
+from acpserver.rpc.call import Call, Handler, run_handler
+from acpserver.rpc.connection import Connection
 from acpserver.session import Session, Turn, new_id
 from acpserver.tools.builtin import builtin_tools
 from acpserver.version import __version__

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from acpserver.cancel import CancelFlag
 from acpserver.llm.types import Message
 from acpserver.permissions import DEFAULT_MODE
-from acpserver.rpc.connection import Call
+from acpserver.rpc.call import Call
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ from acpserver.chat.process import ServerProcess
 from acpserver.chat.render import Renderer
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import AUTH_REQUIRED, ConnectionClosed, RpcError
-from acpserver.rpc.connection import Call
+from acpserver.rpc.call import Call
 from acpserver.version import __version__
 
 log = logging.getLogger(__name__)

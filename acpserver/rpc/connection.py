@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from acpserver.cancel import CancelFlag
 from acpserver.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, AcpError, ConnectionClosed, RpcError
 from acpserver.rpc import legacy, message, schema
+from acpserver.rpc.call import Call, CallTable, Handler, run_handler
 from acpserver.rpc.message import Invalid, Notification, Request, RequestId, Response
 from acpserver.transports.stdio import Growing, LineWriter
 
@@ -27,39 +28,6 @@ The end, 2**31, is what clients with 32-bit ids can keep."""
 
 class OutgoingFault(AcpError):
     """A message of ours does not fit the schema: a bug here, raised in strict mode only."""
-
-
-class Call:
-    """One request or notification from the peer.
-
-    A request is answered exactly once, by `answer` or `fail`; later answers are dropped. `cancel` is set
-    when the peer sends `$/cancel_request` for it. For a notification both do nothing.
-    """
-
-    def __init__(self, connection: Connection, method: str, params: dict[str, object], request_id: RequestId | None):
-        self.method = method
-        self.params = params
-        self.id = request_id
-        self.cancel = CancelFlag()
-        self._connection = connection
-
-    @property
-    def is_request(self) -> bool:
-        """Whether the peer waits for an answer."""
-        return self.id is not None
-
-    def answer(self, result: object) -> None:
-        """Send the result. Never waits."""
-        if self._connection._settle(self):
-            self._connection._send_result(self, result)
-
-    def fail(self, error: RpcError) -> None:
-        """Send an error. Never waits."""
-        if self._connection._settle(self):
-            self._connection._send_error(self.id, error)
-
-
-Handler = Callable[[Call], None]
 
 
 @dataclass
@@ -76,8 +44,8 @@ class Connection:
     """The link. `lines` are the peer's, `writer` carries ours, `handlers` maps method names to code.
 
     `admit`, when given, is asked before a call's parameters are looked at, and raises `RpcError` for a
-    method that may not be called now. With `strict`, an outgoing message that does not fit the schema raises; otherwise it is logged and sent.
-    `observe` sees each incoming line before it is parsed (the trace).
+    method that may not be called now. With `strict`, an outgoing message that does not fit the schema
+    raises; otherwise it is logged and sent. `observe` sees each incoming line before it is parsed (the trace).
     """
 
     def __init__(
@@ -100,8 +68,7 @@ class Connection:
         self._next_id = FIRST_ID
         self._pending: dict[str, _Pending] = {}
         self._closed = False
-        self._calls_lock = threading.Lock()  # guards _calls
-        self._calls: dict[str, list[Call]] = {}
+        self._calls = CallTable(self)
 
     # The reader's side
 
@@ -135,7 +102,7 @@ class Connection:
             elif isinstance(received, Notification):
                 self._accept(received.method, received.params, None)
             elif isinstance(received, Invalid):
-                self._send_error(received.id, received.error)
+                self.send_error(received.id, received.error)
         except Exception:  # the reader goes on whatever one line did to it
             log.exception("a message could not be handled")
 
@@ -152,16 +119,14 @@ class Connection:
             handler = self._handlers.get(method)
             if handler is None:
                 raise RpcError.with_details(METHOD_NOT_FOUND, f"No method {method[:100]}")
-            call = Call(self, method, self._checked(method, params), request_id)
+            call = Call(self._calls, method, self._checked(method, params), request_id)
         except RpcError as error:
             if request_id is None:
                 log.debug("%s ignored: %s", method, error.details)
             else:
-                self._send_error(request_id, error)
+                self.send_error(request_id, error)
             return
-        if request_id is not None:
-            with self._calls_lock:
-                self._calls.setdefault(message.id_key(request_id), []).append(call)
+        self._calls.add(call)
         run_handler(handler, call)
 
     def _checked(self, method: str, params: object) -> dict[str, object]:
@@ -179,26 +144,8 @@ class Connection:
 
     def _cancel_call(self, params: object) -> None:
         request_id = message.usable_id(params.get("requestId")) if isinstance(params, dict) else None
-        if request_id is None:
-            return
-        with self._calls_lock:
-            calls = list(self._calls.get(message.id_key(request_id), ()))
-        for call in calls:
-            call.cancel.set("$/cancel_request")
-
-    def _settle(self, call: Call) -> bool:
-        """Take a call off the list of those in flight. False when it was answered before."""
-        if call.id is None:
-            return False
-        key = message.id_key(call.id)
-        with self._calls_lock:
-            calls = self._calls.get(key, [])
-            if call not in calls:
-                return False
-            calls.remove(call)
-            if not calls:
-                del self._calls[key]
-        return True
+        if request_id is not None:
+            self._calls.cancel(request_id)
 
     # Requests of ours
 
@@ -287,7 +234,8 @@ class Connection:
 
     # Answers of ours
 
-    def _send_result(self, call: Call, result: object) -> None:
+    def send_result(self, call: Call, result: object) -> None:
+        """Send the result of a request of the peer. For `Call.answer`, which knows whether it may."""
         faults = schema.check_result(call.method, result)
         self._log_faults(faults, call.method)
         try:
@@ -296,11 +244,12 @@ class Connection:
             line = message.encode(message.result(call.id, result))  # type: ignore[arg-type]
         except ValueError as error:
             log.error("%s: the result cannot be sent: %s", call.method, error)
-            self._send_error(call.id, RpcError.with_details(INTERNAL_ERROR, f"The result is not valid: {error}"))
+            self.send_error(call.id, RpcError.with_details(INTERNAL_ERROR, f"The result is not valid: {error}"))
         else:
             self._writer.put(line)
 
-    def _send_error(self, request_id: RequestId | None, error: RpcError) -> None:
+    def send_error(self, request_id: RequestId | None, error: RpcError) -> None:
+        """Send an error answer. For `Call.fail` and for lines that are no call."""
         wire = message.error(request_id, error)
         self._log_faults(schema.check_error(wire["error"]), "error answer")
         self._writer.put(message.encode(wire))
@@ -313,17 +262,6 @@ class Connection:
     def _log_faults(self, faults: list[schema.Fault], what: str) -> None:
         if faults:
             log.error("an outgoing message does not fit the schema: %s: %s", what, describe(faults))
-
-
-def run_handler(handler: Handler, call: Call) -> None:
-    """Run a handler so that the peer gets an answer whatever happens to it."""
-    try:
-        handler(call)
-    except RpcError as error:
-        call.fail(error)
-    except Exception as error:  # the handler's own fault
-        log.exception("%s failed", call.method)
-        call.fail(RpcError.with_details(INTERNAL_ERROR, f"{type(error).__name__} in {call.method}"))
 
 
 def _log_forgiven(method: str, forgiven: list[schema.Fault]) -> None:
