@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import acpserver
+from acpserver import config
+from acpserver.llm import offline
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("bin/acpserver", "bin/environment", "bin/quickstart", "bin/test")
@@ -122,3 +125,36 @@ def test_the_checkout_runs_from_any_folder_and_through_a_link(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert acpserver.__version__ in done.stdout
+
+
+def readme() -> str:
+    """The text of the README."""
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("setting", config.SETTINGS, ids=lambda setting: setting.name)
+def test_the_readme_names_every_setting_in_its_three_forms(setting: config.Setting) -> None:
+    (row,) = [line for line in readme().splitlines() if f"`{setting.variable}`" in line]
+    flag = f"`--{setting.name.replace('_', '-')}`"
+    assert row.startswith(f"| {flag if setting.flag else ''} |".replace("  ", " "))
+    assert f"`{setting.key}`" in row
+
+
+def test_the_readme_explains_every_command_of_the_offline_model() -> None:
+    text = readme()
+    commands = [re.split(r"\s{2,}", line.strip())[0] for line in offline.HELP.splitlines()[1:]]
+    assert len(commands) > 10
+    assert [command for command in commands if f"| `{command}` |" not in text] == []
+
+
+def test_the_readme_s_json_is_json_and_its_links_lead_somewhere() -> None:
+    text = readme()
+    snippets = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    assert len(snippets) >= 4
+    for snippet in snippets:
+        json.loads(snippet)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert [link for link in re.findall(r"\]\(#([^)]+)\)", text) if link not in anchors] == []
+    files = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not (ROOT / link).exists()]
+    assert files == []
