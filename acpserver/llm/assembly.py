@@ -6,7 +6,7 @@ are kept: no empty text, no half surrogate pair, no two calls with one id.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ _LONGEST_ID = 64  # characters; some servers refuse longer ones when they read t
 
 def new_call_id() -> str:
     """A tool call id that no other call has."""
-    return "call_" + secrets.token_hex(6)
+    return "call_" + os.urandom(6).hex()
 
 
 def used_call_ids(messages: Iterable[Message]) -> set[str]:

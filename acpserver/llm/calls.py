@@ -18,11 +18,12 @@ from acpserver import jsontext
 from acpserver.cancel import CancelFlag
 from acpserver.errors import ProviderError
 from acpserver.llm.causes import FAILURES, explain, explain_broken
+from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.pool import Line, Pool
 from acpserver.llm.retry import Policy, retry_after
 from acpserver.llm.types import Endpoint, Event, ModelRequest, Waiting
-from acpserver.llm.wire import Dialect, HttpRequest, Parser
+from acpserver.llm.wire import Dialect, HttpRequest, Parser, join_url
 
 _READ = 65536  # bytes asked of the socket at once
 _MAX_STREAM = 256 * 1024 * 1024  # bytes of one streamed answer
@@ -35,9 +36,11 @@ _REST = 0.05  # seconds without a byte while the end of a complete answer is rea
 class Caller:
     """Calls one endpoint. One object serves many threads."""
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect, policy: Policy | None = None):
+    def __init__(self, endpoint: Endpoint, policy: Policy | None = None):
+        """Raises `ProviderError` for a dialect that nobody speaks and an unusable base URL."""
+        join_url(endpoint.base_url, "/")
         self._endpoint = endpoint
-        self._dialect = dialect
+        self._dialect = _dialect(endpoint.dialect)
         self._policy = policy or Policy.of(endpoint)
         self._faults = Faults(endpoint)
         self._pool = Pool(endpoint.base_url)
@@ -180,6 +183,13 @@ class Caller:
                 body += block
         wait = retry_after(response.headers.get("Retry-After"), time.time())
         return self._faults.response(response.status_code, body[:_MAX_REFUSAL], wait)
+
+
+def _dialect(name: str) -> Dialect:
+    if name not in DIALECTS:
+        known = ", ".join(DIALECTS)
+        raise ProviderError(f"The dialect {name!r} is unknown. Known are: {known}.", kind="request")
+    return DIALECTS[name]
 
 
 def _is_whole(response: Response, block: bytes) -> bool:

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from acpserver.cancel import CancelFlag
-from acpserver.llm.openai import OpenAi
 from acpserver.llm.types import Endpoint, Event, ModelRequest
-from acpserver.llm.wire import Dialect
 
 if TYPE_CHECKING:
     from acpserver.llm.calls import Caller
@@ -30,9 +28,8 @@ def warm_up() -> type[Caller]:
 class HttpProvider:
     """A model behind an HTTP endpoint."""
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect | None = None, policy: Policy | None = None):
+    def __init__(self, endpoint: Endpoint, policy: Policy | None = None):
         self.endpoint = endpoint
-        self._dialect = dialect or OpenAi()
         self._policy = policy
         self._caller_lock = threading.Lock()  # guards _caller
         self._caller: Caller | None = None
@@ -60,5 +57,5 @@ class HttpProvider:
         caller_class = warm_up()
         with self._caller_lock:
             if self._caller is None:
-                self._caller = caller_class(self.endpoint, self._dialect, self._policy)
+                self._caller = caller_class(self.endpoint, self._policy)
             return self._caller

@@ -74,9 +74,9 @@ class OpenAi:
 def _headers(endpoint: Endpoint, accept: str) -> dict[str, str]:
     headers = {"Accept": accept, "User-Agent": "acpserver"}
     if endpoint.api_key:
+        check_headers({"Authorization": endpoint.api_key}, endpoint.api_key_source)
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
-    source = endpoint.api_key_source
-    return check_headers(headers, source) | check_headers(dict(endpoint.headers), "the configuration")
+    return headers | check_headers(dict(endpoint.headers), "the configuration")
 
 
 def _messages(request: ModelRequest) -> list[dict[str, object]]:

@@ -1,0 +1,11 @@
+"""The table of dialects: the names that `Endpoint.dialect` may have. Values only.
+
+A new kind of server is one pure module and one line here.
+"""
+
+from __future__ import annotations
+
+from acpserver.llm.openai import OpenAi
+from acpserver.llm.wire import Dialect
+
+DIALECTS: dict[str, Dialect] = {"openai": OpenAi()}
