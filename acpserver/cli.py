@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    root = argparse.ArgumentParser(prog="acpserver", description="An agent server for the Agent Client Protocol.")
+    root = argparse.ArgumentParser(prog="acpserver", description="An agent server for ACP.")
     root.add_argument("--version", action="version", version=f"acpserver {__version__}")
     root.add_argument("--acp", action="store_true", help=argparse.SUPPRESS)  # what some editors pass
     _add_settings(root, default=None)
@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
     talk = commands.add_parser("chat", help="talk to the agent in this terminal")
     talk.add_argument("prompt", nargs="?", metavar="PROMPT", help="without it, prompts are read from stdin")
     answers = talk.add_mutually_exclusive_group()
-    answers.add_argument("--yes", dest="allow", action="store_true", default=None, help="allow every tool call")
-    answers.add_argument("--no", dest="allow", action="store_false", default=None, help="reject every tool call")
+    for flag, allow, text in (("--yes", True, "allow every tool call"), ("--no", False, "reject every one")):
+        answers.add_argument(flag, dest="allow", action="store_const", const=allow, help=text)
     check = commands.add_parser("doctor", help="say what would be used and what is wrong with it")
     for command in (acp, talk, check):
         # SUPPRESS: a flag that is not given after the command must not undo the one before it.

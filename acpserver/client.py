@@ -45,7 +45,7 @@ class Client:
 
         Raises `Cancelled` when `cancel` is set first, and when there is nobody left to ask.
         """
-        params = {"sessionId": session_id, "toolCall": tool_call, "options": options}
+        params: Update = {"sessionId": session_id, "toolCall": tool_call, "options": options}
         try:
             answer = self._connection.request("session/request_permission", params, cancel)
         except ConnectionClosed as error:

@@ -1,4 +1,4 @@
-"""The configuration: file, environment and flags become one frozen value that knows where each part came from.
+"""The configuration: file, environment and flags become one frozen value, with the source of each part.
 
 Read once at start, before any thread. The table `SETTINGS` is the only list of settings: the command
 line, the variables, `config.json` and the documents follow it.
@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from acpserver.errors import ConfigError
 
@@ -89,9 +89,9 @@ class Config:
     def missing(self) -> str:
         """Why no model can be called with this configuration, for a person; "" when one can."""
         if not self.model:
-            return "No model is configured: set ACPSERVER_MODEL (or --model), and ACPSERVER_BASE_URL for your endpoint"
+            return "No model is configured: set ACPSERVER_MODEL (or --model) and ACPSERVER_BASE_URL"
         if self.model != OFFLINE and self.base_url == OPENAI_URL and not self.api_key:
-            return f"The environment variable {self.api_key_env}, which holds the key for {OPENAI_URL}, is not set"
+            return f"{OPENAI_URL} needs a key, and the environment variable {self.api_key_env} is not set"
         return ""
 
 
@@ -102,7 +102,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
     Raises `ConfigError` for a file that cannot be read and for values that do not fit.
     """
     config_file, state_dir = _folders(environ)
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     from_file = _read_file(config_file)
     for setting in SETTINGS:
@@ -121,7 +121,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
         sources["base_url"] = "environment variable OPENAI_BASE_URL"
     values["base_url"] = str(values.get("base_url", OPENAI_URL)).rstrip("/")
     key = environ.get(str(values.get("api_key_env", "OPENAI_API_KEY")), "").strip()
-    return Config(  # type: ignore[arg-type]
+    return Config(
         **values, api_key=key, config_file=config_file, state_dir=state_dir, sources=sources
     )
 
@@ -137,10 +137,11 @@ def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
         return "", ""
     config = environ.get("XDG_CONFIG_HOME", "")
     state = environ.get("XDG_STATE_HOME", "")
-    return (
-        os.path.join(config if os.path.isabs(config) else os.path.join(user, ".config"), "acpserver", "config.json"),
-        os.path.join(state if os.path.isabs(state) else os.path.join(user, ".local", "state"), "acpserver"),
-    )
+    if not os.path.isabs(config):
+        config = os.path.join(user, ".config")
+    if not os.path.isabs(state):
+        state = os.path.join(user, ".local", "state")
+    return os.path.join(config, "acpserver", "config.json"), os.path.join(state, "acpserver")
 
 
 def _read_file(path: str) -> dict[str, object]:
@@ -166,15 +167,19 @@ def _convert(setting: Setting, value: object, source: str) -> object:
         if setting.kind == "seconds":
             return _positive(float(_number(value)))
     except (KeyError, ValueError):
-        raise ConfigError(f"{source}: {setting.key} must be {_EXPECTED[setting.kind]}, not {value!r}") from None
+        raise _bad(setting, value, source, _EXPECTED[setting.kind]) from None
     if not isinstance(value, str) or "\0" in value:
-        raise ConfigError(f"{source}: {setting.key} must be text, not {value!r}")
+        raise _bad(setting, value, source, "text")
     if setting.choices and value not in setting.choices:
-        raise ConfigError(f"{source}: {setting.key} must be one of {', '.join(setting.choices)}, not {value!r}")
+        raise _bad(setting, value, source, f"one of {', '.join(setting.choices)}")
     return value
 
 
-_SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+def _bad(setting: Setting, value: object, source: str, expected: str) -> ConfigError:
+    return ConfigError(f"{source}: {setting.key} must be {expected}, not {value!r}")
+
+
+_SWITCH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 _EXPECTED = {
     "switch": "true or false",
     "count": "a whole number above 0",

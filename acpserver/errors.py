@@ -81,7 +81,8 @@ class ProviderError(AcpError):
         retry_after: float | None = None,
     ):
         super().__init__(text)
-        self.kind = kind  # "auth", "network", "rate_limit", "server", "request", "context", "stream", "output"
+        self.kind = kind
+        """One of "auth", "network", "rate_limit", "server", "request", "context", "stream", "output"."""
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
@@ -93,6 +94,10 @@ class ToolError(AcpError):
 
 class Cancelled(AcpError):
     """The work was cancelled: raised by a cancel flag and by every operation that it woke."""
+
+
+class StoreError(AcpError):
+    """A session file could not be changed; `str(error)` says why, for a person."""
 
 
 class ConfigError(AcpError):

@@ -6,6 +6,8 @@ options; some clients know only those.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from acpserver.errors import INVALID_PARAMS, RpcError
 from acpserver.llm.providers import Models
 from acpserver.permissions import MODES
@@ -23,9 +25,9 @@ def config_options(session: Session, models: Models) -> list[dict[str, object]]:
 
 
 def _select(option: str, name: str, current: str, values: list[tuple[str, str, str]]) -> dict[str, object]:
-    choices = [
-        {"value": value, "name": shown, **({"description": text} if text else {})} for value, shown, text in values
-    ]
+    choices = []
+    for value, shown, text in values:
+        choices.append({"value": value, "name": shown} | ({"description": text} if text else {}))
     return {
         "id": option,
         "name": name,
@@ -60,10 +62,12 @@ def apply_option(session: Session, models: Models, option: str, value: object) -
     """
     choices = {"mode": [mode.id for mode in MODES], "model": [model for model, _ in models.names()]}
     if option not in choices:
-        raise RpcError.with_details(INVALID_PARAMS, f"configId: must be one of {', '.join(choices)}, not {option!r}")
+        raise _unknown("configId", choices, option)
     if value not in choices[option]:
-        shown = repr(value)[:100]
-        raise RpcError.with_details(
-            INVALID_PARAMS, f"{option}: must be one of {', '.join(choices[option])}, not {shown}"
-        )
+        raise _unknown(option, choices[option], value)
     setattr(session, option, value)
+
+
+def _unknown(name: str, choices: Iterable[str], value: object) -> RpcError:
+    details = f"{name}: must be one of {', '.join(choices)}, not {repr(value)[:100]}"
+    return RpcError.with_details(INVALID_PARAMS, details)

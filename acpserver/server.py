@@ -13,7 +13,7 @@ import time
 from acpserver import workspace
 from acpserver.agent import translate
 from acpserver.agent.loop import TurnLoop
-from acpserver.client import Client
+from acpserver.client import Client, Update
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import (
     AUTH_REQUIRED,
@@ -199,10 +199,11 @@ class Server:
         call.answer({"configOptions": options} if result is None else result)
         assert self._client is not None
         if option == "mode":
-            update = {"sessionUpdate": "current_mode_update", "currentModeId": session.mode}
+            update: Update = {"sessionUpdate": "current_mode_update", "currentModeId": session.mode}
             self._client.update(session.id, update)
         if result is not None:
-            self._client.update(session.id, {"sessionUpdate": "config_option_update", "configOptions": options})
+            update = {"sessionUpdate": "config_option_update", "configOptions": options}
+            self._client.update(session.id, update)
 
     # Turns
 

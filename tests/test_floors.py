@@ -33,6 +33,9 @@ ROOMS = """
     rpc.forgive
     rpc.schema
     llm.types
+    prompts
+    records
+    records
     llm.sse
     llm.chunked
     llm.server_words
@@ -42,6 +45,7 @@ ROOMS = """
     llm.pairing
     llm.openai_answer
     llm.openai
+    llm.dialects
     tools.base
     tools.arguments
     tools.content
@@ -49,6 +53,8 @@ ROOMS = """
     transports.trace
     transports.stdio
     rpc.connection
+    session_file
+    store
     llm.causes
     llm.pool
     llm.retry
@@ -56,6 +62,8 @@ ROOMS = """
     llm.http
     llm.offline
     workspace
+    session_file
+    store
     tools.textfile
     tools.files
     tools.edit
@@ -99,9 +107,10 @@ LAZY_IMPORTS = {
     ("llm.http", "acpserver.llm.calls"),
     ("rpc.checker", "jsonschema"),
     ("tools.web", "acpserver.tools.webpage"),
+    ("session_file", "filelock"),
 }
-"""(room, module): `requests`, behind two doors, and `jsonschema` cost more than the rest of the start
-together, so they wait until they are needed."""
+"""(room, module): `requests`, behind two doors, `jsonschema` and `filelock` cost more than the rest of the
+start together, so they wait until they are needed."""
 
 MODULE_LINES = 300
 FUNCTION_LINES = 60

@@ -33,6 +33,7 @@ from acpserver.llm.types import (
     Usage,
     Waiting,
 )
+from acpserver.prompts import user_message
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 
@@ -58,7 +59,13 @@ class TurnLoop:
     """Runs one turn. `usage` is the sum over its model calls so far, None when no call told it."""
 
     def __init__(
-        self, session: Session, turn: Turn, client: Client, provider: Provider, tools: dict[str, Tool], config: Config
+        self,
+        session: Session,
+        turn: Turn,
+        client: Client,
+        provider: Provider,
+        tools: dict[str, Tool],
+        config: Config,
     ):
         self.session = session
         self.turn = turn
@@ -74,7 +81,7 @@ class TurnLoop:
         """The stop reason of the turn. Raises `ProviderError` when the model cannot be used."""
         history = self.session.history
         start = len(history)
-        history.append(translate.user_message(self.turn.prompt))
+        history.append(user_message(self.turn.prompt))
         try:
             for _ in range(self.config.max_steps):
                 stop = self._step()
@@ -211,14 +218,11 @@ def _has_long_results(messages: list[Message]) -> bool:
 
 def trimmed(messages: list[Message]) -> list[Message]:
     """The same messages with long tool results cut to `TRIMMED` characters."""
-    return [
-        replace(message, parts=tuple(_trim(part) if isinstance(part, ToolResult) else part for part in message.parts))
-        for message in messages
-    ]
+    return [replace(message, parts=tuple(map(_trim, message.parts))) for message in messages]
 
 
-def _trim(result: ToolResult) -> ToolResult:
-    if len(result.text) <= TRIMMED:
-        return result
-    head, tail = result.text[: TRIMMED // 2], result.text[-TRIMMED // 2 :]
-    return replace(result, text=f"{head}\n[... shortened to fit the context ...]\n{tail}")
+def _trim(part: Part) -> Part:
+    if not isinstance(part, ToolResult) or len(part.text) <= TRIMMED:
+        return part
+    head, tail = part.text[: TRIMMED // 2], part.text[-TRIMMED // 2 :]
+    return replace(part, text=f"{head}\n[... shortened to fit the context ...]\n{tail}")

@@ -101,7 +101,7 @@ def parse_command(line: str) -> Command:
     match = re.fullmatch(pattern, rest.strip()) if pattern else None
     if match is None:
         return Command("", {}, line=line.strip())
-    return Command(name, {key: value for key, value in match.groupdict().items() if value is not None}, tool, line)
+    return Command(name, match.groupdict(), tool, line)
 
 
 class OfflineModel:
@@ -174,7 +174,7 @@ def _own(command: Command, cancel: CancelFlag) -> Iterator[Event]:
 
 def _failure(status: int) -> ProviderError:
     kinds = {400: "request", 401: "auth", 403: "auth", 404: "request", 413: "context", 429: "rate_limit"}
-    text = f"The offline model was told to fail with HTTP status {status}; leave out the line 'fail {status}'."
+    text = f"The offline model was told to fail with HTTP status {status}: leave that line out."
     return ProviderError(text, kind=kinds.get(status, "server"), status=status)
 
 

@@ -2,13 +2,16 @@
 
 The history of a session is a list of `Message`. A provider is asked with a `ModelRequest` and yields
 events; the agent loop turns events into updates for the client and into the next messages.
+
+Named tuples are several times cheaper to make than frozen dataclasses, at start and for each event. But two of
+one shape are equal whatever their classes, hence dataclasses where text and thought must not be confused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, Union
+from typing import NamedTuple, Protocol, TypeAlias
 
 from acpserver.cancel import CancelFlag
 
@@ -29,8 +32,7 @@ class Thought:
     provider: str = ""
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """The model asks for a tool.
 
     `arguments` is the parsed JSON object, or None when the model sent something else; `raw` is the text
@@ -53,7 +55,7 @@ class ToolResult:
     is_error: bool = False
 
 
-Part = Union[Text, Thought, ToolCall, ToolResult]
+Part: TypeAlias = "Text | Thought | ToolCall | ToolResult"
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class Message:
         return [part for part in self.parts if isinstance(part, ToolCall)]
 
 
-@dataclass(frozen=True)
-class ToolSpec:
+class ToolSpec(NamedTuple):
     """What a model is told about a tool: `parameters` is a JSON Schema of type object."""
 
     name: str
@@ -83,8 +84,7 @@ class ToolSpec:
     parameters: dict[str, object]
 
 
-@dataclass(frozen=True)
-class ModelRequest:
+class ModelRequest(NamedTuple):
     """One model call. `max_tokens` limits the answer (None: the server's own limit)."""
 
     model: str
@@ -108,8 +108,7 @@ class ThoughtDelta:
     text: str
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """Token counts of one model call, as the provider gave them."""
 
     input_tokens: int = 0
@@ -132,22 +131,20 @@ class Usage:
         )
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(NamedTuple):
     """The last event of an answer. `reason`: "stop", "tool_calls", "length" or "refusal"."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(NamedTuple):
     """The provider will try again: `seconds` until then, and why, for the user to see."""
 
     seconds: float
     reason: str
 
 
-Event = Union[TextDelta, ThoughtDelta, ToolCall, Usage, Finish, Waiting]
+Event: TypeAlias = "TextDelta | ThoughtDelta | ToolCall | Usage | Finish | Waiting"
 """What a provider yields, in the order of the model's stream. A `ToolCall` is yielded when it is
 complete; `Finish` comes exactly once, last."""
 

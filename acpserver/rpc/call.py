@@ -34,7 +34,9 @@ class Call:
     when the peer sends `$/cancel_request` for it. For a notification both do nothing.
     """
 
-    def __init__(self, table: CallTable, method: str, params: dict[str, object], request_id: RequestId | None):
+    def __init__(
+        self, table: CallTable, method: str, params: dict[str, object], request_id: RequestId | None
+    ):
         self.method = method
         self.params = params
         self.id = request_id

@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from acpserver.cancel import CancelFlag
-from acpserver.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, AcpError, ConnectionClosed, RpcError
+from acpserver.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    AcpError,
+    ConnectionClosed,
+    RpcError,
+)
 from acpserver.rpc import legacy, message, schema
 from acpserver.rpc.call import Call, CallTable, Handler, run_handler
 from acpserver.rpc.message import Invalid, Notification, Request, RequestId, Response
@@ -45,7 +52,7 @@ class Connection:
 
     `admit`, when given, is asked before a call's parameters are looked at, and raises `RpcError` for a
     method that may not be called now. With `strict`, an outgoing message that does not fit the schema
-    raises; otherwise it is logged and sent. `observe` sees each incoming line before it is parsed (the trace).
+    raises; otherwise it is logged and sent. `observe` sees each incoming line first (the trace).
     """
 
     def __init__(
@@ -229,7 +236,8 @@ class Connection:
         _log_forgiven(method, forgiven)
         faults = schema.check_result(method, result)
         if faults or not isinstance(result, dict):
-            raise RpcError.with_details(INTERNAL_ERROR, f"{method}: the answer does not fit: {describe(faults)}")
+            details = f"{method}: the answer does not fit: {describe(faults)}"
+            raise RpcError.with_details(INTERNAL_ERROR, details)
         return result
 
     # Answers of ours
@@ -244,7 +252,8 @@ class Connection:
             line = message.encode(message.result(call.id, result))  # type: ignore[arg-type]
         except ValueError as error:
             log.error("%s: the result cannot be sent: %s", call.method, error)
-            self.send_error(call.id, RpcError.with_details(INTERNAL_ERROR, f"The result is not valid: {error}"))
+            details = f"The result is not valid: {error}"
+            self.send_error(call.id, RpcError.with_details(INTERNAL_ERROR, details))
         else:
             self._writer.put(line)
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import NamedTuple, TypeAlias
 
 from acpserver import jsontext
 from acpserver.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError
 
-RequestId = Union[int, float, str]
+RequestId: TypeAlias = "int | float | str"
 
 
 class Request(NamedTuple):
@@ -46,7 +46,7 @@ class Invalid(NamedTuple):
     id: RequestId | None = None
 
 
-Message = Union[Request, Notification, Response, Invalid]
+Message: TypeAlias = "Request | Notification | Response | Invalid"
 
 
 def parse(line: bytes) -> Message:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol, Union
+from typing import Protocol
 
 from acpserver.cancel import CancelFlag
 
@@ -104,7 +104,7 @@ class LineWriter:
         self._queue_lock = threading.Lock()  # guards the queue, its size and the two states below
         self._changed = threading.Condition(self._queue_lock)
         self._room = threading.Condition(self._queue_lock)
-        self._queue: deque[Union[bytes, Growing]] = deque()
+        self._queue: deque[bytes | Growing] = deque()
         self._queued_bytes = 0
         self._writing = False
         self._closed = False

@@ -1,0 +1,181 @@
+"""The folder of session files: create, find, list, sweep.
+
+`sessions/<hash of the real cwd>/<id>.jsonl` under the state folder. Any thread may call; several server
+processes may share the folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+import os
+import re
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from acpserver import jsontext
+from acpserver.errors import INVALID_PARAMS, RpcError
+from acpserver.records import Record
+from acpserver.session_file import NO_FOLLOW, SessionFile, parse_lines
+
+log = logging.getLogger(__name__)
+
+ID = re.compile(r"sess_[0-9a-f]{32}")
+PAGE = 50  # sessions in one page of a list
+HEAD = 1 << 16  # bytes of a file in which its first prompt is looked for first
+UNUSED_SECONDS = 24 * 3600.0  # how long a session that was never prompted is kept
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stored session as a list shows it. `changed` is in nanoseconds since 1970."""
+
+    session_id: str
+    path: str
+    changed: int
+
+
+class Store:
+    """All session files of a state folder. `folder` "" (no home) means that nothing can be stored."""
+
+    def __init__(self, state_dir: str):
+        self.folder = os.path.join(state_dir, "sessions") if state_dir else ""
+
+    def create(self, session_id: str, cwd: str, records: list[Record]) -> SessionFile:
+        """A new file that holds these records, on disk when this returns.
+
+        When it cannot be written its `problem` says why, and the session lives in memory.
+        """
+        path = os.path.join(self.folder or os.devnull, folder_of(cwd), session_id + ".jsonl")
+        file = SessionFile(path, session_id)
+        data = b"".join(jsontext.dumps(record).encode("ascii") + b"\n" for record in records)
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            _write_whole(path, data)
+            file.offset = len(data)
+        except OSError as error:
+            file.fail(error)
+            file.stored = False
+        return file
+
+    def find(self, session_id: str) -> SessionFile | None:
+        """The file of a session, None when there is none. An id of another shape touches no path."""
+        if not ID.fullmatch(session_id):
+            return None
+        for folder in self._folders():
+            path = os.path.join(folder, session_id + ".jsonl")
+            if os.path.isfile(path):
+                return SessionFile(path, session_id)
+        return None
+
+    def find_by_prefix(self, prefix: str) -> list[str]:
+        """The ids that begin with this text, at most two: enough to tell that it is not unique."""
+        if not re.fullmatch(r"sess_[0-9a-f]{4,32}", prefix):
+            return []
+        found = (entry.session_id for entry in self._entries(None) if entry.session_id.startswith(prefix))
+        return list(islice(found, 2))
+
+    def page(
+        self, cwd: str | None, cursor: str | None, used: Callable[[Entry], bool]
+    ) -> tuple[list[Entry], str]:
+        """One page of stored sessions that are `used`, the latest first, and the cursor of the next page.
+
+        The cursor is "" at the end. It names a place in time, so pages stay right while sessions are added.
+        Raises `RpcError` -32602 for a cursor that is none of ours.
+        """
+        before = _place(cursor) if cursor else None
+        entries = [entry for entry in self._entries(cwd) if before is None or _key(entry) < before]
+        entries.sort(key=_key, reverse=True)
+        page = list(islice(filter(used, entries), PAGE + 1))
+        more = len(page) > PAGE
+        return page[:PAGE], _cursor(page[PAGE - 1]) if more else ""
+
+    def sweep(self, used: Callable[[Entry], bool]) -> None:
+        """Remove the files of sessions that were never prompted and are older than a day."""
+        limit = time.time_ns() - int(UNUSED_SECONDS * 1e9)
+        for entry in self._entries(None):
+            if entry.changed < limit and not used(entry):
+                SessionFile(entry.path, entry.session_id).delete()
+
+    def _folders(self) -> Iterator[str]:
+        try:
+            with os.scandir(self.folder or os.devnull) as found:
+                yield from (folder.path for folder in found if folder.is_dir(follow_symlinks=False))
+        except OSError:
+            return  # nothing has been stored yet
+
+    def _entries(self, cwd: str | None) -> Iterator[Entry]:
+        """Every session file, or those of one working directory."""
+        folders = self._folders() if cwd is None else [os.path.join(self.folder, folder_of(cwd))]
+        for folder in folders:
+            try:
+                with os.scandir(folder) as found:
+                    for file in found:
+                        session_id, _, ending = file.name.partition(".")
+                        if ending == "jsonl" and ID.fullmatch(session_id):
+                            changed = file.stat(follow_symlinks=False).st_mtime_ns
+                            yield Entry(session_id, file.path, changed)
+            except OSError:
+                continue  # removed meanwhile
+
+
+
+def _write_whole(path: str, data: bytes) -> None:
+    """A file that is there whole or not at all. Raises `OSError`."""
+    temporary = path + ".new"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def folder_of(cwd: str) -> str:
+    """The name of the folder for the sessions of a working directory: links, `.`, `..`, a slash at the end
+    and the form of Unicode make no difference."""
+    real = unicodedata.normalize("NFC", os.path.realpath(cwd))
+    return hashlib.sha256(real.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Whether two spellings name the same working directory."""
+    return folder_of(one) == folder_of(other)
+
+
+def read_head(path: str) -> list[Record | None]:
+    """The first records of a file: enough for its working directory and its title. Raises `OSError`."""
+    with open(path, "rb") as file:
+        data = file.read(HEAD)
+        if len(data) == HEAD and b'"type":"user"' not in data.rpartition(b"\n")[0]:
+            data += file.read()  # a first prompt with a large attachment
+    return list(parse_lines(data.rpartition(b"\n")[0]))
+
+
+def _key(entry: Entry) -> tuple[int, str]:
+    return entry.changed, entry.session_id
+
+
+def _cursor(entry: Entry) -> str:
+    return base64.urlsafe_b64encode(f"{entry.changed}:{entry.session_id}".encode()).decode()
+
+
+def _place(cursor: str) -> tuple[int, str]:
+    try:
+        changed, _, session_id = base64.b64decode(cursor, b"-_", validate=True).decode().partition(":")
+        if ID.fullmatch(session_id) and re.fullmatch(r"\d{1,20}", changed):
+            return int(changed), session_id
+    except (binascii.Error, ValueError):
+        pass  # the same answer as for text that decodes to something else
+    raise RpcError.with_details(INVALID_PARAMS, "cursor: not one that session/list gave")
