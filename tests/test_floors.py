@@ -35,7 +35,6 @@ ROOMS = """
     llm.types
     prompts
     records
-    records
     llm.sse
     llm.chunked
     llm.server_words
@@ -62,8 +61,6 @@ ROOMS = """
     llm.http
     llm.offline
     workspace
-    session_file
-    store
     tools.textfile
     tools.files
     tools.edit
