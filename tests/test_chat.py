@@ -231,7 +231,7 @@ def test_a_configured_model_is_never_replaced() -> None:
 
 def test_a_reader_that_leaves_ends_the_chat_quietly() -> None:
     process = subprocess.Popen(
-        chat_command("flood 50000"),
+        chat_command("flood 20000"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -425,3 +425,52 @@ def test_a_flag_takes_the_option_for_once_and_never_one_of_the_other_side() -> N
     assert permission.by_flag(always[:1], True) == always[0]
     assert permission.by_flag(always, False) is None
     assert permission.outcome(None) == {"outcome": {"outcome": "cancelled"}}
+
+
+def real(folder: Path, prompt: str, *flags: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the whole command in a folder: client and server."""
+    return subprocess.run(
+        [*server_command({}), "chat", *flags, *(["--", prompt] if prompt else [])],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
+def test_the_real_server_lists_the_folder_it_was_started_in(tmp_path: Path) -> None:
+    (tmp_path / "hello.txt").touch()
+    done = real(tmp_path, "what is in this folder?", "--model", "offline", "--strict")
+    assert done.returncode == 0
+    assert "hello.txt" in done.stdout and "not a language model" in done.stdout
+    assert done.stderr.splitlines() == ["* List .", "  hello.txt", "  completed"]
+
+
+@pytest.mark.parametrize(("flag", "written"), [("--yes", True), ("--no", False)])
+def test_the_flags_decide_what_the_real_server_may_do(tmp_path: Path, flag: str, written: bool) -> None:
+    done = real(tmp_path, "write new.txt: hello", flag, "--model", "offline")
+    assert done.returncode == 0
+    assert (tmp_path / "new.txt").exists() == written
+    assert "  +hello" in done.stderr.splitlines()
+
+
+def test_the_real_server_offers_the_offline_model_when_there_is_none(tmp_path: Path) -> None:
+    done = real(tmp_path, "say hi")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert done.stderr == "acpserver: no model is configured, so the offline model answers\n"
+
+
+def test_turns_of_the_real_server_that_end_badly(tmp_path: Path) -> None:
+    done = real(tmp_path, "", "--model", "offline", stdin="say a\nstop max_tokens\nsay b\n")
+    assert (done.returncode, done.stdout) == (3, "a\nb\n")
+    failed = real(tmp_path, "fail 400", "--model", "offline")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("acpserver: ") and "400" in failed.stderr
+
+
+def test_a_wrong_setting_is_one_line_and_status_2(tmp_path: Path) -> None:
+    done = real(tmp_path, "say a", "--max-steps", "many")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1 and "maxSteps" in done.stderr
