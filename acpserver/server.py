@@ -230,8 +230,9 @@ class Server:
         call.answer({})
 
     def _withdraw(self, session: Session, turn: Turn) -> None:
-        """Answer a cancelled turn that has not begun; after session/cancel the worker does it, in order."""
-        if turn.cancel.reason != "session/cancel" and session.withdraw(turn):
+        """Answer a turn that was cancelled alone before it began; when all of a session's turns are, the
+        worker answers them, in order."""
+        if turn.cancel.reason == "$/cancel_request" and session.withdraw(turn):
             turn.call.answer({"stopReason": "cancelled"})
 
     def _work_through(self, session: Session) -> None:
