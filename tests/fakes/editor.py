@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Union
+from typing import IO
 
 import psutil
 from fakes.wire_rules import LONGEST_LINE, Json, RuleBroken, WireRules
@@ -40,10 +40,10 @@ ABSENT = object()
 EXIT_SECONDS = 2.0  # from the end of input to the end of the process and all that it started
 MARK = "FAKE_EDITOR"  # variable by which everything that the server starts can be found
 
-Answer = Union[str, Json, None]
+Answer = str | Json | None
 """How to answer a request of the agent: a permission option's kind ("allow_once") or "cancelled"; the
 result as an object; {"error": ...}; None: never."""
-Policy = Union[Answer, Callable[[Json], Answer]]
+Policy = Answer | Callable[[Json], Answer]
 """An answer, or a function from the params to one; it runs on the reader thread."""
 
 
@@ -105,7 +105,9 @@ class Pending:
 
     def wait_reply(self, timeout: float | None = None) -> Reply:
         """The answer, an error too."""
-        self.editor.wait_for(lambda: self.reply, f"an answer to {self.message['method']} {self.id!r}", timeout)
+        self.editor.wait_for(
+            lambda: self.reply, f"an answer to {self.message['method']} {self.id!r}", timeout
+        )
         assert self.reply is not None
         return self.reply
 
@@ -222,7 +224,9 @@ class Editor:
         """Where the ids of our requests come from."""
         self._lock = threading.RLock()  # guards the rules and everything that the reader changes
         self._changed = threading.Condition(self._lock)
-        self._write_lock = threading.Lock()  # one write at a time, in the order in which the rules heard of it
+        self._write_lock = (
+            threading.Lock()
+        )  # one write at a time, in the order in which the rules heard of it
         self._reading = threading.Event()
         self._reading.set()
         self._read_lock = threading.Lock()  # held while a block is read
@@ -268,7 +272,9 @@ class Editor:
         """Send session/cancel."""
         self.notify("session/cancel", {"sessionId": session})
 
-    def request(self, method: str, params: object = ABSENT, id: object = ABSENT, timeout: float | None = None) -> Reply:
+    def request(
+        self, method: str, params: object = ABSENT, id: object = ABSENT, timeout: float | None = None
+    ) -> Reply:
         """Send a request and wait for its answer, which may be an error."""
         return self.send_request(method, params, id).wait_reply(timeout)
 
@@ -330,7 +336,9 @@ class Editor:
 
     def _write(self, data: bytes) -> None:
         with self._lock:
-            self.entries.append(Entry(time.monotonic(), "out", {"raw": data[:2_000].decode("utf-8", "replace")}))
+            self.entries.append(
+                Entry(time.monotonic(), "out", {"raw": data[:2_000].decode("utf-8", "replace")})
+            )
         try:
             while data:
                 data = data[os.write(self._wire.write_fd, data) :]
@@ -352,7 +360,7 @@ class Editor:
                     return value
                 left = deadline - time.monotonic()
                 assert not self.ended, f"the agent ended; waited for {what}\n{self.dump()}"
-                assert left > 0, f"no {what} within {limit:g} s\n{self.dump()}"
+                assert left > 0, f"waited {limit:g} s for {what}\n{self.dump()}"
                 self._changed.wait(left)
 
     def wait_request(self, method: str = "session/request_permission", number: int = 1) -> Json:
@@ -469,14 +477,18 @@ class Editor:
     def _resolve(self, message: Json, now: float) -> None:
         """Hand an answer to whoever waits; where two requests share an id, by the method it fits."""
         waiting, asked = self._pending.get(json.dumps(message["id"]), []), self.rules.settled
-        fitting = [pending for pending in waiting if asked and pending.message["method"] == asked.method] or waiting
+        fitting = [
+            pending for pending in waiting if asked and pending.message["method"] == asked.method
+        ] or waiting
         if fitting:
             waiting.remove(fitting[0])
             fitting[0].reply = Reply(message, fitting[0].sent_at, now)
 
     def _answer(self, request: Json) -> None:
         method = str(request["method"])
-        policy = self.permission if method == "session/request_permission" else self.answers.get(method, NO_METHOD)
+        policy = (
+            self.permission if method == "session/request_permission" else self.answers.get(method, NO_METHOD)
+        )
         try:
             answer = policy(request["params"]) if callable(policy) else policy  # type: ignore[arg-type]
             if answer is not None:
@@ -488,7 +500,9 @@ class Editor:
 
     # The end
 
-    def close(self, status: int | None = 0, unanswered_ok: bool = False, timeout: float = EXIT_SECONDS) -> None:
+    def close(
+        self, status: int | None = 0, unanswered_ok: bool = False, timeout: float = EXIT_SECONDS
+    ) -> None:
         """End the input and check that the agent ends well: in time, with this status (None: any), with
         nothing left open, nothing on stderr and no child alive."""
         if self._closed:
@@ -510,7 +524,9 @@ class Editor:
             if not unanswered_ok:
                 self.rules.finish()
             text = self.stderr()
-            assert "Traceback" not in text and (self.stderr_ok or not text), f"on stderr: {text}\n{self.dump()}"
+            assert "Traceback" not in text and (self.stderr_ok or not text), (
+                f"on stderr: {text}\n{self.dump()}"
+            )
         except RuleBroken as error:
             raise AssertionError(f"{error}\n{self.dump()}") from error
         finally:
@@ -601,7 +617,13 @@ NO_METHOD: Json = {"error": {"code": -32601, "message": "Method not found"}}
 def _start(command: list[str], environment: dict[str, str], cwd: str | os.PathLike[str]) -> _Wire:
     stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- open until the end of the process
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment, cwd=cwd, bufsize=0
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=environment,
+        cwd=cwd,
+        bufsize=0,
     )
     assert process.stdin is not None and process.stdout is not None
     read_fd, write_fd = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())

@@ -22,7 +22,14 @@ ERROR_CODES = {-32700, -32600, -32601, -32602, -32603, -32000, -32002, -32800}
 ENDED = ("completed", "failed")
 
 IN_TURN = {"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan", "notice"}
-IN_LOAD = {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "plan", "tool_call_update"}
+IN_LOAD = {
+    "user_message_chunk",
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "tool_call",
+    "plan",
+    "tool_call_update",
+}
 ANY_TIME = {
     "available_commands_update",
     "current_mode_update",
@@ -154,7 +161,9 @@ class WireRules:
         params = _object(request["params"])
         call = self.sessions[str(params["sessionId"])].calls[str(_object(params["toolCall"])["toolCallId"])]
         outcome = _object(_object(message.get("result")).get("outcome"))
-        allowed = {option["optionId"] for option in _objects(params["options"]) if "allow" in str(option["kind"])}
+        allowed = {
+            option["optionId"] for option in _objects(params["options"]) if "allow" in str(option["kind"])
+        }
         chosen = outcome.get("optionId") if outcome.get("outcome") == "selected" else None
         call.permission = "allowed" if isinstance(chosen, str) and chosen in allowed else "refused"
 
@@ -177,7 +186,10 @@ class WireRules:
         return message
 
     def _received_answer(self, message: Json) -> None:
-        need(set(message) in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"}), "not the shape of an answer")
+        need(
+            set(message) in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"}),
+            "not the shape of an answer",
+        )
         if "error" in message:
             check_error(message["error"])
         if message["id"] is None:
@@ -190,7 +202,10 @@ class WireRules:
         asked = waiting[0]
         if "result" in message:
             fitting = [one for one in waiting if not _faults(one.method, message["result"])]
-            need(fitting, f"{asked.method}: the result does not fit: {_faults(asked.method, message['result'])}")
+            need(
+                fitting,
+                f"{asked.method}: the result does not fit: {_faults(asked.method, message['result'])}",
+            )
             asked = fitting[0]
         waiting.remove(asked)
         if not waiting:
@@ -229,7 +244,9 @@ class WireRules:
         session.closed_messages.update(session.message_kinds)
 
     def _no_open_call(self, session: Session, prompt: Asked | None) -> None:
-        left = [key for key, call in session.calls.items() if call.prompt is prompt and call.status not in ENDED]
+        left = [
+            key for key, call in session.calls.items() if call.prompt is prompt and call.status not in ENDED
+        ]
         need(not left, f"tool calls not ended before the answer: {left}")
 
     def _received_request(self, message: Json) -> None:
@@ -237,7 +254,9 @@ class WireRules:
         request_id, method, params = message["id"], str(message["method"]), _object(message["params"])
         need(isinstance(request_id, int) and not isinstance(request_id, bool), "our ids are plain integers")
         assert isinstance(request_id, int)
-        need(FIRST_OWN_ID <= request_id <= LAST_OWN_ID, f"request id {request_id} is outside [1000000, 2**31)")
+        need(
+            FIRST_OWN_ID <= request_id <= LAST_OWN_ID, f"request id {request_id} is outside [1000000, 2**31)"
+        )
         need(request_id not in self._own_ids, f"request id {request_id} was used before")
         self._own_ids.add(request_id)
         self._check_call(method, params, is_request=True)
@@ -271,7 +290,10 @@ class WireRules:
         assert call is not None
         need(call.status == "pending", f"permission for a tool call that is {call.status}")
         need(call.permission == "", "permission asked twice for one tool call")
-        need({"toolCallId", "title", "kind", "status", "rawInput"} <= set(told), f"permission tells only {set(told)}")
+        need(
+            {"toolCallId", "title", "kind", "status", "rawInput"} <= set(told),
+            f"permission tells only {set(told)}",
+        )
         need(told["status"] == "pending", "permission with a status other than pending")
         options = _objects(params["options"])
         kinds = [option["kind"] for option in options]
@@ -363,7 +385,10 @@ class WireRules:
     def _options_shown(self, update: Json) -> None:
         for option in _objects(update["configOptions"]):
             boolean = option["type"] == "boolean"
-            need(not boolean or self._can("session", "configOptions", "boolean"), "a boolean option not asked for")
+            need(
+                not boolean or self._can("session", "configOptions", "boolean"),
+                "a boolean option not asked for",
+            )
 
     def finish(self) -> None:
         """Check, at the end of an orderly conversation, that nothing is left open."""
