@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acpserver.cancel import CancelFlag
 
@@ -24,8 +24,7 @@ Ask = Callable[[str], "str | None"]
 """Put one question to the user; None when the client has no way to show it or the user declined."""
 
 
-@dataclass(frozen=True)
-class ToolContext:
+class ToolContext(NamedTuple):
     """What a tool may use. Made anew for each call; belongs to the turn's thread."""
 
     session_id: str
