@@ -28,7 +28,7 @@ _TICK = 0.05  # seconds between two looks at a command that says nothing
 _QUIET = 0.2  # seconds without output, after the end of the shell, that count as the end of it
 _REST_LIMIT = 1.0  # seconds for the rest, when something in the background never stops talking
 _PROGRESS_EVERY = 0.2  # seconds between two updates at first
-_PROGRESS_SLOWER = 8  # later updates come after an eighth of the time that has passed: a bounded number
+_PROGRESS_SLOWER = 5  # later updates come after a fifth of the time that has passed: a bounded number
 _PROGRESS_SIZE = 1024  # bytes of JSON that one update shows
 
 

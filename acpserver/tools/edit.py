@@ -53,7 +53,7 @@ class WriteFile:
         verb = "Create" if old is None else "Write"
         return Action(
             f"{verb} {shorten(display(path, context.cwd))}",
-            partial(_replace, path, old, new),
+            partial(_replace, path, old, new, context),
             content=[diff_content(path, old.text if old else None, new.text)],
             locations=[{"path": path}],
             access=WRITE,
@@ -127,15 +127,17 @@ class EditFile:
         new.encode(text)
         return Action(
             f"Edit {shorten(display(path, context.cwd))}",
-            partial(_replace, path, old, new),
+            partial(_replace, path, old, new, context),
             content=[diff_content(path, old.text, text)],
             locations=[{"path": path, "line": starts[0]}],
             access=WRITE,
         )
 
 
-def _replace(path: str, old: TextFile | None, new: TextFile) -> ToolOutcome:
-    """Write the new text, unless the file is no longer what the user was shown."""
+def _replace(path: str, old: TextFile | None, new: TextFile, context: ToolContext) -> ToolOutcome:
+    """Write the new text, unless the file is no longer what the user was shown, or where it was."""
+    if resolve(path, context.cwd, context.roots) != path:
+        raise ToolError(f"{shorten(path)} is now a link to another place.")
     now = read_text(path) if os.path.lexists(path) else None
     if now != old:
         raise ToolError(f"{shorten(path)} has changed meanwhile. Read it again and repeat the change.")

@@ -50,11 +50,14 @@ class ReadFile:
             title += f" (lines {line} to {line + limit - 1})"
         elif line > 1:
             title += f" (from line {line})"
-        return Action(title, partial(_read, path, line, limit), locations=[{"path": path, "line": line}])
+        return Action(
+            title, partial(_read, path, line, limit, context), locations=[{"path": path, "line": line}]
+        )
 
 
-def _read(path: str, line: int, limit: int) -> ToolOutcome:
-    file = read_text(path)
+def _read(path: str, line: int, limit: int, context: ToolContext) -> ToolOutcome:
+    # Once more: a folder on the way may have become a link to the outside since it was checked.
+    file = read_text(resolve(path, context.cwd, context.roots))
     lines = file.text.replace("\r\n", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()  # what follows the last line ending is not a line

@@ -16,10 +16,9 @@ LIMIT = 30_000
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: window titles, links
-    r"|\x1b[ -/]*[0-~]"  # the short ones
+    r"|\x1b[ -/]*[0-Z\\^-~]"  # the short ones
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
 
 
 class Output:
@@ -74,6 +73,7 @@ class Output:
 
 def readable(text: str) -> str:
     """Terminal output as plain text: no escape sequences, a progress line only in its last state."""
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
-    text = _OVERWRITTEN.sub("", text)
-    return _CONTROLS.sub("", text.replace("\r", ""))
+    lines = _ESCAPES.sub("", text).split("\n")
+    if "\r" in text:  # what stands before it is overwritten by what comes after
+        lines = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+    return _CONTROLS.sub("", "\n".join(lines))

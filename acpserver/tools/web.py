@@ -18,7 +18,6 @@ from acpserver.cancel import CancelFlag
 from acpserver.errors import ToolError
 from acpserver.tools.base import Action, ToolContext, ToolOutcome
 from acpserver.tools.content import code_content, head_of, shorten
-from acpserver.tools.webtext import html_to_text
 
 if TYPE_CHECKING:
     from acpserver.tools.webpage import Page
@@ -61,9 +60,8 @@ class WebFetch:
 
 def _run(url: str, cancel: CancelFlag) -> ToolOutcome:
     page = _fetch_awake(url, cancel)
-    text = html_to_text(page.text) if "html" in page.kind else page.text
-    short = head_of(text, _MAX_TEXT)
-    if len(short) < len(text) or page.cut:
+    short = head_of(page.text, _MAX_TEXT)
+    if len(short) < len(page.text) or page.cut:
         short += "\n[… the rest of the page is left out …]"
     where = f"{page.url}\n" if page.url != url else ""
     raw: dict[str, object] = {"status": page.status, "url": page.url, "contentType": page.kind}

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import requests
 from requests.models import PreparedRequest
+from urllib3.exceptions import HTTPError
 
 from acpserver.errors import ToolError
+from acpserver.tools.webtext import html_to_text
 from acpserver.version import __version__
 
-_MAX_BYTES = 2 * 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 5
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 15.0  # without a byte
@@ -24,7 +26,7 @@ _TEXT_KINDS = ("text/", "json", "xml", "javascript", "yaml", "toml", "x-sh")
 
 @dataclass(frozen=True)
 class Page:
-    """What came: `text` as it is on the wire, `cut` if there was more of it."""
+    """What came: `text` fit to read, `cut` if there was more of it."""
 
     url: str  # after redirects
     status: int
@@ -48,7 +50,7 @@ def fetch(url: str, seconds: float, abandoned: threading.Event) -> Page:
             raise ToolError(f"More than {_MAX_REDIRECTS} redirects.") from None
         except requests.exceptions.Timeout:
             raise ToolError("The server did not answer in time.") from None
-        except (requests.exceptions.RequestException, ValueError, UnicodeError) as error:
+        except (requests.exceptions.RequestException, HTTPError, ValueError, UnicodeError) as error:
             raise ToolError(
                 f"The page could not be read: {type(error).__name__}: {str(error)[:300]}"
             ) from None
@@ -64,7 +66,7 @@ def _read(response: requests.Response, deadline: float, abandoned: threading.Eve
     if not any(part in kind for part in _TEXT_KINDS):
         raise ToolError(f"The address leads to {kind[:100]}, not to text.")
     data = bytearray()
-    for piece in response.iter_content(16384):
+    while piece := response.raw.read1(16384, decode_content=True):  # what is there, however little
         data += piece
         if len(data) > _MAX_BYTES or abandoned.is_set():
             break
@@ -73,6 +75,8 @@ def _read(response: requests.Response, deadline: float, abandoned: threading.Eve
     # Without a charset in the header `requests` guesses Latin-1 for text, where pages say UTF-8 today.
     declared = "charset" in response.headers.get("Content-Type", "").lower()
     text = _decode(bytes(data[:_MAX_BYTES]), response.encoding if declared else None)
+    if "html" in kind:
+        text = html_to_text(text)  # here, because a badly made page can keep the parser busy
     return Page(response.url, response.status_code, kind, text, len(data) > _MAX_BYTES)
 
 

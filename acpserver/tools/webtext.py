@@ -13,6 +13,9 @@ _BLOCKS = frozenset(
         "section", "table", "tr", "ul",
     }
 )  # fmt: skip
+_KEPT_SPACE = "\ue000"
+"""Stands for a space of preformatted text until all others have been joined; means nothing in itself."""
+
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 
@@ -22,7 +25,7 @@ def html_to_text(html: str) -> str:
     reader.feed(html)
     reader.close()
     lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in "".join(reader.pieces).split("\n"))
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip().replace(_KEPT_SPACE, " ")
     return f"{reader.title.strip()}\n\n{text}" if reader.title.strip() else text
 
 
@@ -72,4 +75,5 @@ class _Reader(HTMLParser):
         if self._in_title:
             self.title += data.replace("\n", " ")
         elif not self._silent:
-            self.pieces.append(data if self._verbatim else data.replace("\n", " "))
+            kept = data.expandtabs(2).replace(" ", _KEPT_SPACE)
+            self.pieces.append(kept if self._verbatim else data.replace("\n", " "))
