@@ -163,7 +163,7 @@ def _convert(setting: Setting, value: object, source: str) -> object:
         if setting.kind == "switch":
             return _SWITCH[str(value).lower()]
         if setting.kind == "count":
-            return _positive(int(_number(value)))
+            return _positive(_whole(_number(value)))
         if setting.kind == "seconds":
             return _positive(float(_number(value)))
     except (KeyError, ValueError):
@@ -191,6 +191,12 @@ def _number(value: object) -> str | int | float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError
     return value
+
+
+def _whole(number: str | int | float) -> int:
+    if isinstance(number, float) and not number.is_integer():
+        raise ValueError
+    return int(number)
 
 
 def _positive(number: float) -> float:

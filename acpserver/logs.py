@@ -37,7 +37,10 @@ class SecretFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Rewrite the record; always let it pass."""
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError, KeyError):  # arguments that do not fit, perhaps in a library of ours
+            text = f"{record.msg} {record.args!r}"
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
         for secret in self._secrets:
