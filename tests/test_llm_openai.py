@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.assembly import new_call_id
 from acpserver.llm.faults import Faults
@@ -56,9 +55,7 @@ def parser(used: tuple[str, ...] = ()) -> OpenAiParser:
 def parse(*values: object, used: tuple[str, ...] = (), done: bool = True) -> list[Event]:
     """The events of a stream whose chunks arrive one by one."""
     one = parser(used)
-    items = [
-        Item(jsontext.dumps(value).encode() if not isinstance(value, bytes) else value) for value in values
-    ]
+    items = [Item(value if isinstance(value, bytes) else json.dumps(value).encode()) for value in values]
     events = [event for item in items for event in one.feed([item])]
     if done:
         events += one.feed([Item(b"[DONE]")])
@@ -281,8 +278,8 @@ def test_only_the_first_choice_counts() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [("stop", "stop"), ("length", "length"), ("content_filter", "refusal"), ("eos", "stop"), ("tool_calls", "tool_calls"),
-     ("function_call", "tool_calls")],
+    [("stop", "stop"), ("length", "length"), ("content_filter", "refusal"), ("eos", "stop"),
+     ("tool_calls", "tool_calls"), ("function_call", "tool_calls")],
 )  # fmt: skip
 def test_finish_reasons(reason: str, expected: str) -> None:
     assert parse(delta(content="a"), delta(reason))[-1] == Finish(expected)
@@ -501,7 +498,7 @@ def test_a_chunk_that_is_not_json_is_an_error() -> None:
         ({"error": {"code": 429, "message": "It broke"}}, "rate_limit", 429, True),
         ({"error": {"message": "It broke", "type": "overloaded_error"}}, "server", 0, True),
         ({"error": {"message": "It broke", "type": "invalid_request_error"}}, "server", 0, False),
-        ({"error": {"message": "It broke", "code": "insufficient_quota", "type": "rate_limit"}}, "rate_limit", 0, False),
+        ({"error": {"message": "It broke. insufficient_quota", "code": 429}}, "rate_limit", 429, False),
         ({"error": {"message": "It broke", "code": "context_length_exceeded"}}, "context", 0, False),
         ({"error": "It broke"}, "server", 0, False),
     ],

@@ -101,7 +101,7 @@ class Caller:
             cancel.check()
             if has_answered:
                 raise explain_broken(error, self._faults, self._endpoint) from None
-            raise explain(error, self._faults, self._endpoint, line.reused) from None
+            raise explain(error, self._faults, self._endpoint, line) from None
 
     def _batches(
         self, prepared: HttpRequest, request: ModelRequest, cancel: CancelFlag

@@ -14,66 +14,70 @@ import requests
 import urllib3.exceptions as urllib3_errors
 
 from acpserver.llm.faults import Fault, Faults
+from acpserver.llm.pool import Line
 from acpserver.llm.types import Endpoint
 
 FAILURES = (requests.RequestException, urllib3_errors.HTTPError, http.client.HTTPException, OSError)
 """What sending a request and reading its answer may raise."""
 
-
+_TIMEOUTS = (TimeoutError, urllib3_errors.TimeoutError, requests.Timeout)
 _CHECK = "Check the base URL, the network and the proxy settings."
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
-def explain(error: BaseException, faults: Faults, endpoint: Endpoint, reused: bool) -> Fault:
-    """The error for one of `FAILURES`, raised before the headers of the answer had come.
-
-    `reused`: a kept connection was used. That one may simply have grown old: a new one is tried at once.
-    """
+def explain(error: BaseException, faults: Faults, endpoint: Endpoint, line: Line) -> Fault:
+    """The error for one of `FAILURES`, raised before the headers of the answer had come."""
     chain = _chain(error)
-    if found := _first(chain, ssl.SSLError):
-        return _tls(found, faults)
-    if _first(chain, urllib3_errors.ProxyError):
-        return faults.network(
-            "cannot be reached: the proxy refused", "Check HTTP_PROXY, HTTPS_PROXY and NO_PROXY."
-        )
-    if _first(chain, socket.gaierror, urllib3_errors.NameResolutionError):
-        return faults.network("cannot be reached: its host name is unknown", _CHECK)
-    if _first(chain, urllib3_errors.ConnectTimeoutError):
-        return faults.network(
-            f"cannot be reached: no connection within {endpoint.connect_timeout:g} s", _CHECK
-        )
-    if _first(chain, TimeoutError, urllib3_errors.ReadTimeoutError, requests.Timeout):
-        return faults.network(f"sent nothing for {endpoint.idle_timeout:g} s", "Send the prompt again later.")
-    if _first(chain, ConnectionRefusedError):
-        return faults.network(
-            "cannot be reached: connection refused", "Start the server or correct the base URL."
-        )
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
         return faults.error("cannot be called: its URL or a header is invalid", _CHECK, kind="request")
-    if _first(chain, http.client.RemoteDisconnected, ConnectionError, http.client.IncompleteRead):
-        return faults.network(
-            "closed the connection without an answer",
-            "Send the prompt again.",
-            retry_after=0.0 if reused else None,
-        )
-    if _first(chain, http.client.HTTPException):
-        return faults.network("does not speak HTTP", _CHECK)
-    system = _first(chain, OSError)
-    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+    if found := _first(chain, ssl.SSLError):
+        return _tls(found, faults)
+    if not line.connected:
+        return _unconnected(error, chain, faults, endpoint)
+    if _first(chain, *_TIMEOUTS):
+        return faults.network(f"sent nothing for {endpoint.idle_timeout:g} s", "Send the prompt again later.")
+    if _first(chain, http.client.BadStatusLine) and not _first(chain, ConnectionError):
+        return faults.network("does not speak HTTP", "Check the base URL.")
+    return faults.network(
+        "closed the connection without an answer",
+        "Send the prompt again.",
+        # A kept connection may simply have grown old: a new one is tried at once.
+        retry_after=0.0 if line.reused else None,
+    )
+
+
+def _unconnected(
+    error: BaseException, chain: list[BaseException], faults: Faults, endpoint: Endpoint
+) -> Fault:
+    if (
+        isinstance(error, OSError)
+        and not isinstance(error, requests.RequestException)
+        and error.errno is None
+    ):
         # requests itself raises a bare OSError for one thing: a certificate file that is not there.
         return faults.network(
             "cannot be called: the file in REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE is missing",
             "Correct the variable.",
             retryable=False,
         )
-    reason = system.strerror if isinstance(system, OSError) and system.strerror else "the connection failed"
-    return faults.network(f"cannot be reached: {reason}", _CHECK)
+    if _first(chain, urllib3_errors.ProxyError):
+        what, advice = "the proxy refused", "Check HTTP_PROXY, HTTPS_PROXY and NO_PROXY."
+    elif _first(chain, socket.gaierror, urllib3_errors.NameResolutionError):
+        what, advice = "its host name is unknown", _CHECK
+    elif _first(chain, ConnectionRefusedError):
+        what, advice = "connection refused", "Start the server or correct the base URL."
+    elif _first(chain, *_TIMEOUTS):
+        what, advice = f"no connection within {endpoint.connect_timeout:g} s", _CHECK
+    else:
+        found = [link.strerror for link in chain if isinstance(link, OSError) and link.strerror]
+        what, advice = found[-1] if found else "the connection failed", _CHECK
+    return faults.network(f"cannot be reached: {what}", advice)
 
 
 def explain_broken(error: BaseException, faults: Faults, endpoint: Endpoint) -> Fault:
     """The error for one of `FAILURES` in the middle of an answer."""
     chain = _chain(error)
-    if _first(chain, TimeoutError, urllib3_errors.ReadTimeoutError, requests.Timeout):
+    if _first(chain, *_TIMEOUTS):
         return faults.stream(f"stopped: nothing came for {endpoint.idle_timeout:g} s")
     if _first(chain, urllib3_errors.DecodeError):
         return faults.stream("cannot be decompressed")

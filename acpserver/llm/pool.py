@@ -36,6 +36,8 @@ class Line:
     def __init__(self, cancel: CancelFlag, idle_timeout: float):
         self.cancel = cancel
         self.idle_timeout = idle_timeout
+        self.connected = False
+        """Connected, with TLS where it is used: the request is on its way."""
         self.reused = False
         """The call went out on a kept connection, which the server may have closed in that moment."""
         self._lock = threading.Lock()  # guards the two below
@@ -157,6 +159,7 @@ class _Cuttable:
             elif not line.is_attached():
                 line.attach(self.sock)
                 line.reused = True
+            line.connected = True
             # urllib3 would send under the connect timeout, too short for a long prompt on a slow uplink.
             self.timeout = line.idle_timeout
             self.sock.settimeout(line.idle_timeout)
@@ -242,5 +245,8 @@ class Pool:
                 line.release()
 
     def close(self) -> None:
-        """End the kept connections."""
+        """End the kept connections; those in use go on to their end."""
+        for manager in (self._adapter.poolmanager, *self._adapter.proxy_manager.values()):
+            for key in manager.pools.keys():
+                manager.pools[key].close()
         self._adapter.close()

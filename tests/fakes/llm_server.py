@@ -50,7 +50,7 @@ class Request:
     answered: threading.Event = field(default_factory=threading.Event)
     """The whole answer has been written."""
     closed: threading.Event = field(default_factory=threading.Event)
-    """The client closed the connection, or broke it."""
+    """The connection is over: the client closed or broke it, or the script told the server to."""
     closed_at: float = 0.0  # time.monotonic() of that
 
     @property
@@ -163,15 +163,16 @@ class FakeLlm:
                 request.answered.set()
                 if answer.framing in ("close", "raw"):
                     return
-        except (_Closed, OSError):
-            now = time.monotonic()
-            for request in mine:
-                request.closed_at = now
-                request.closed.set()
+        except (_Closed, OSError):  # the usual end: the client does not need us any more
+            return
         finally:
+            now = time.monotonic()
             with self._changed:
                 self._open -= {plain, sock}
             sock.close()
+            for request in mine:
+                request.closed_at = now
+                request.closed.set()
 
     def _choose(self, request: Request) -> Answer:
         with self._changed:
@@ -291,6 +292,9 @@ def _read_request(sock: socket.socket, received: bytes, number: int) -> tuple[Re
     """The next request and the bytes after it. Raises `_Closed` at the end of the connection."""
     while b"\r\n\r\n" not in received:
         received += _receive(sock)
+        if not received[:1].isalpha():  # a TLS handshake, for example
+            sock.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+            raise _Closed
     head, _, rest = received.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     method, path, version = first.split(" ")
