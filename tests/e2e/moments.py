@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.fakes.editor import Editor, Turn
+from tests.fakes.editor import Editor, Json, Turn
 from tests.fakes.llm_answers import Reply, Stall, error, text, tool_call
 from tests.fakes.llm_server import FakeLlm, Request
 
@@ -29,6 +29,17 @@ class Stage:
         """Send a prompt that the model will answer so."""
         self.llm.script(*answers)  # type: ignore[arg-type]
         return self.editor.prompt(self.session, "go on")
+
+    def asked(self) -> list[Json]:
+        """The permission requests of this session so far."""
+        found = [m for m in self.editor.received if m.get("method") == "session/request_permission"]
+        return [m for m in found if m["params"]["sessionId"] == self.session]  # type: ignore[index]
+
+    def wait_asked(self) -> Json:
+        """Wait for this session's only permission request."""
+        self.editor.wait_for(self.asked, "a permission request")
+        (request,) = self.asked()
+        return request
 
 
 @dataclass
@@ -104,7 +115,7 @@ def open_permission(at: Stage) -> Moment:
     """The user has been asked, and does not answer."""
     at.editor.permission = None
     turn = at.prompt(bash("echo never"))
-    at.editor.wait_request()
+    at.wait_asked()
     return Moment(turn)
 
 
