@@ -6,6 +6,7 @@ follows text while the line before still waits to be written.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 from acpserver import jsontext
@@ -81,17 +82,18 @@ class Client:
         return str(content.get("answer", ""))
 
     def updates(self, session_id: str, cancel: CancelFlag) -> TurnUpdates:
-        """The updates of one turn."""
-        return TurnUpdates(self._connection, session_id, cancel)
+        """The updates of one turn, or of one replay."""
+        return TurnUpdates(self._connection, session_id, cancel, self.can("session", "notices"))
 
 
 class TurnUpdates:
     """Sends the updates of one turn, in order, waiting while the client is far behind."""
 
-    def __init__(self, connection: Connection, session_id: str, cancel: CancelFlag):
+    def __init__(self, connection: Connection, session_id: str, cancel: CancelFlag, notices: bool):
         self._connection = connection
         self._session_id = session_id
         self._cancel = cancel
+        self._notices = notices
         self._last: _TextLine | None = None
 
     def send(self, update: Update) -> None:
@@ -99,6 +101,13 @@ class TurnUpdates:
         self._last = None
         self._connection.wait_for_room(self._cancel)
         self._connection.notify("session/update", {"sessionId": self._session_id, "update": update})
+
+    def remark(self, text: str) -> None:
+        """Tell the user something that is not the model's: as a notice, or else as a thought."""
+        if self._notices:
+            self.send({"sessionUpdate": "notice", "severity": "info", "title": text})
+        else:
+            self.text("agent_thought_chunk", str(uuid.uuid4()), text)
 
     def text(self, kind: str, message_id: str, text: str) -> None:
         """Send text of a message; `kind` is "agent_message_chunk" or "agent_thought_chunk"."""

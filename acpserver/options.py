@@ -1,6 +1,6 @@
 """What a user can set in a session: mode and model, in every shape in which clients look for it.
 
-Pure but for setting the session's own attributes. `modes` and `models` are older views of the same two
+Pure. `modes` and `models` are older views of the same two
 options; some clients know only those.
 """
 
@@ -55,8 +55,8 @@ def session_state(session: Session, models: Models) -> dict[str, object]:
     }
 
 
-def apply_option(session: Session, models: Models, option: str, value: object) -> None:
-    """Set an option; it holds from the next model call or tool call on, also in mid-turn.
+def valid_choice(models: Models, option: str, value: object) -> str:
+    """The value, if it is one of the option's.
 
     Raises `RpcError` -32602 for an unknown option or value.
     """
@@ -65,7 +65,7 @@ def apply_option(session: Session, models: Models, option: str, value: object) -
         raise _unknown("configId", choices, option)
     if value not in choices[option]:
         raise _unknown(option, choices[option], value)
-    setattr(session, option, value)
+    return str(value)
 
 
 def _unknown(name: str, choices: Iterable[str], value: object) -> RpcError:

@@ -83,6 +83,11 @@ def trimmed() -> Record:
     return _timed({"type": "trimmed"})
 
 
+def reported(count: int) -> Record:
+    """The user was told that so many lines of the file are damaged."""
+    return _timed({"type": "reported", "count": count})
+
+
 def _timed(record: Record) -> Record:
     return {**record, "time": round(time.time(), 3)}
 
@@ -101,17 +106,21 @@ class Conversation:
         """What the user said "always" to: tool name -> "allow" or "deny"."""
         self.usage = Usage()
         self.turns = 0
+        self.damaged = 0
+        """How many lines were no record, or one that is damaged or of an unknown type."""
+        self.reported = 0
+        """How many of these the user has been told of."""
 
-    def add(self, record: Record) -> bool:
-        """Take one record in. False for one that is damaged or of an unknown type; it changes nothing."""
-        taker = _TAKERS.get(str(record.get("type")))
-        if taker is None:
-            return False
+    def add(self, record: Record | None) -> None:
+        """Take one record in; None stands for a line that is none. What is damaged changes nothing."""
+        taker = _TAKERS.get(str(record.get("type"))) if record else None
+        if taker is None or record is None:
+            self.damaged += 1
+            return
         try:
             taker(self, record)
         except (KeyError, TypeError, ValueError, AttributeError):
-            return False
-        return True
+            self.damaged += 1
 
     def _session(self, record: Record) -> None:
         self.cwd = _text(record, "cwd")
@@ -154,6 +163,9 @@ class Conversation:
             replace(message, parts=tuple(map(_trim, message.parts))) for message in self.messages
         ]
 
+    def _reported(self, record: Record) -> None:
+        self.reported += int(record["count"])  # type: ignore[call-overload]
+
     def _nothing(self, record: Record) -> None:
         """Records that only a replay uses."""
 
@@ -169,6 +181,7 @@ _TAKERS: Mapping[str, Callable[[Conversation, Record], None]] = {
     "permission": Conversation._permission,
     "failed": Conversation._failed,
     "trimmed": Conversation._trimmed,
+    "reported": Conversation._reported,
 }
 
 

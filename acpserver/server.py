@@ -10,27 +10,29 @@ import logging
 import threading
 import time
 
-from acpserver import workspace
+from acpserver import session_file
 from acpserver.agent import translate
 from acpserver.agent.loop import TurnLoop
-from acpserver.client import Client, Update
+from acpserver.client import Client
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    RESOURCE_NOT_FOUND,
     ProviderError,
     RpcError,
 )
 from acpserver.llm import http
 from acpserver.llm.providers import Models
-from acpserver.options import apply_option, config_options, session_state
+from acpserver.options import config_options, valid_choice
 from acpserver.processes import Children
 from acpserver.rpc.call import Call, Handler, run_handler
 from acpserver.rpc.connection import Connection
-from acpserver.session import Session, Turn, new_id
+from acpserver.session import Session, Turn
+from acpserver.session_methods import CAPABILITIES, SessionMethods
+from acpserver.sessions import Sessions
+from acpserver.store import Store
 from acpserver.tools.builtin import builtin_tools
 from acpserver.version import __version__
 from acpserver.workers import WorkerPool
@@ -40,7 +42,6 @@ log = logging.getLogger(__name__)
 PROTOCOL_VERSION = 1
 MOST_TURNS = 256  # that run at once
 MOST_CONTROL = 4
-CLOSE_SECONDS = 5.0  # how long session/close waits for the turn that it cancelled
 STOP_SECONDS = 1.2  # how long the end of input waits for turns and slow requests
 
 CONFIGURED = {"id": "configured", "name": "Use the configured model", "description": "Nothing to do."}
@@ -61,22 +62,27 @@ class Server:
         self.children = Children([config.api_key_env])
         self.tools = builtin_tools(self.children)
         self._client: Client | None = None
-        self._sessions_lock = threading.Lock()  # guards _sessions
-        self._sessions: dict[str, Session] = {}
+        self._sessions = Sessions(Store(config.state_dir), lambda: self.models.default)
         self._authenticated = self.models.configured  # written by the reader only
         self._turns = WorkerPool("turn", MOST_TURNS)
         self._control = WorkerPool("control", MOST_CONTROL)
 
     def handlers(self) -> dict[str, Handler]:
         """The method table."""
+        methods = SessionMethods(self._sessions, self.models)
         return {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
             "logout": self._logout,
-            "session/new": self._controlled(self._new),
+            "session/new": self._opening(methods.new),
+            "session/load": self._opening(lambda call: methods.load(call, self._editor)),
+            "session/resume": self._opening(methods.resume),
+            "session/fork": self._opening(methods.fork),
+            "session/list": self._controlled(methods.list),
+            "session/delete": self._controlled(methods.delete),
+            "session/close": self._controlled(methods.close),
             "session/prompt": self._prompt,
             "session/cancel": self._cancel,
-            "session/close": self._controlled(self._close),
             "session/set_mode": self._set_mode,
             "session/set_model": self._set_model,
             "session/set_config_option": self._set_config_option,
@@ -93,9 +99,7 @@ class Server:
 
     def stop(self, reason: str) -> None:
         """End everything: turns, requests to the client, children. Takes at most about two seconds."""
-        with self._sessions_lock:
-            sessions = list(self._sessions.values())
-        for session in sessions:
+        for session in self._sessions.all():
             session.cancel(reason)
         self._connection.close()
         deadline = time.monotonic() + STOP_SECONDS
@@ -115,18 +119,23 @@ class Server:
             {
                 "protocolVersion": PROTOCOL_VERSION,
                 "agentCapabilities": {
-                    "loadSession": False,
+                    "loadSession": True,
                     "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
                     "mcpCapabilities": {"http": False, "sse": False},
-                    "sessionCapabilities": {"close": {}},
+                    "sessionCapabilities": CAPABILITIES,
                     "auth": {"logout": {}},
                 },
                 "agentInfo": {"name": "acpserver", "title": "acpserver", "version": __version__},
                 "authMethods": [method],
             }
         )
-        if self.models.configured and self.config.model != OFFLINE:
-            threading.Thread(target=http.warm_up, name="warm-up", daemon=True).start()
+        threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
+
+    def _warm_up(self) -> None:
+        """Load what the first prompt needs while the user is still writing it."""
+        session_file.warm_up()
+        if self.models.default != OFFLINE:
+            http.warm_up()
 
     def _authenticate(self, call: Call) -> None:
         expected = "configured" if self.models.configured else OFFLINE
@@ -146,40 +155,6 @@ class Server:
             details = self.config.missing or "You are logged out: authenticate first"
             raise RpcError.with_details(AUTH_REQUIRED, f"{details}. Or authenticate with the offline model.")
 
-    # Sessions
-
-    def _new(self, call: Call) -> None:
-        self._need_authentication()
-        cwd = workspace.validate_cwd(str(call.params.get("cwd", "")))
-        session = Session(new_id(), cwd, (cwd,), self.models.default)
-        with self._sessions_lock:
-            self._sessions[session.id] = session
-        call.answer({"sessionId": session.id, **session_state(session, self.models)})
-        servers = call.params.get("mcpServers")
-        if servers:
-            log.info("session/new: %d MCP servers are not connected: not supported yet", len(servers))  # type: ignore[arg-type]
-
-    def _session(self, call: Call) -> Session:
-        session_id = str(call.params.get("sessionId", ""))
-        with self._sessions_lock:
-            session = self._sessions.get(session_id)
-        if session is None:
-            raise RpcError(
-                RESOURCE_NOT_FOUND,
-                "Session not found",
-                {"details": f"Session not found: {session_id[:200]}. Create one with session/new."},
-            )
-        return session
-
-    def _close(self, call: Call) -> None:
-        """Cancel what runs, wait for its answer, forget the session (rule S5)."""
-        session = self._session(call)
-        with self._sessions_lock:
-            self._sessions.pop(session.id, None)
-        session.cancel("session/close")
-        session.wait_idle(CLOSE_SECONDS)
-        call.answer({})
-
     # Options
 
     def _set_mode(self, call: Call) -> None:
@@ -192,18 +167,22 @@ class Server:
         self._apply(call, str(call.params.get("configId")), call.params.get("value"), None)
 
     def _apply(self, call: Call, option: str, value: object, result: dict[str, object] | None) -> None:
-        """Set one option; the answer first, then the updates that make every view of it agree (rule N2)."""
-        session = self._session(call)
-        apply_option(session, self.models, option, value)
-        options = config_options(session, self.models)
-        call.answer({"configOptions": options} if result is None else result)
-        assert self._client is not None
-        if option == "mode":
-            update: Update = {"sessionUpdate": "current_mode_update", "currentModeId": session.mode}
-            self._client.update(session.id, update)
-        if result is not None:
-            update = {"sessionUpdate": "config_option_update", "configOptions": options}
-            self._client.update(session.id, update)
+        """Set one option: at once in memory, then on disk; the answer after that, and the updates that make
+        every view of it agree (rule N2)."""
+        session = self._sessions.get(str(call.params.get("sessionId", "")))
+        choice = valid_choice(self.models, option, value)
+        session.choose(option, choice)
+
+        def finish(call: Call) -> None:
+            session.record_choice(option, choice)
+            options = config_options(session, self.models)
+            call.answer({"configOptions": options} if result is None else result)
+            if option == "mode":
+                self._editor.update(session.id, translate.current_mode(choice))
+            if result is not None:
+                self._editor.update(session.id, translate.config_options(options))
+
+        self._controlled(finish)(call)
 
     # Turns
 
@@ -212,7 +191,7 @@ class Server:
         if not call.is_request:
             return
         self._need_authentication()
-        session = self._session(call)
+        session = self._sessions.get(str(call.params.get("sessionId", "")))
         prompt = call.params.get("prompt")
         if not isinstance(prompt, list) or not prompt:
             raise RpcError.with_details(INVALID_PARAMS, "params.prompt: must hold at least one content block")
@@ -223,8 +202,7 @@ class Server:
             self._turns.submit(lambda: self._work_through(session))
 
     def _cancel(self, call: Call) -> None:
-        with self._sessions_lock:
-            session = self._sessions.get(str(call.params.get("sessionId", "")))
+        session = self._sessions.peek(str(call.params.get("sessionId", "")))
         if session is not None:
             session.cancel("session/cancel")
         call.answer({})
@@ -241,17 +219,41 @@ class Server:
             run_handler(lambda _call, turn=turn: self._run_turn(session, turn), turn.call)  # type: ignore[misc]
 
     def _run_turn(self, session: Session, turn: Turn) -> None:
-        assert self._client is not None
-        session.turn_count += 1
-        provider = self.models.provider(session.model)
-        loop = TurnLoop(session, turn, self._client, provider, self.tools, self.config)
-        try:
-            with turn.timed():
-                reason = loop.run()
-        except ProviderError as error:
-            code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
-            raise RpcError.with_details(code, str(error)) from error
+        """One turn, with the session's file held against other processes; its answer comes last."""
+        with turn.timed():
+            try:
+                with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
+                    session.refresh()
+                    provider = self.models.provider(session.model)
+                    loop = TurnLoop(session, turn, self._editor, provider, self.tools, self.config)
+                    reason = loop.run()
+            except TimeoutError:  # cancelled before it could begin
+                turn.call.answer({"stopReason": "cancelled"})
+                return
+            except ProviderError as error:
+                code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
+                raise RpcError.with_details(code, str(error)) from error
+            finally:
+                session.file.sync()
         turn.call.answer(prompt_result(reason, loop, session, turn))
+
+    def _tell_waiting(self, session: Session, turn: Turn) -> None:
+        updates = self._editor.updates(session.id, turn.cancel)
+        updates.remark("Another process runs a turn in this session; this one waits for it.")
+
+    @property
+    def _editor(self) -> Client:
+        assert self._client is not None  # `admit` lets nothing through before initialize
+        return self._client
+
+    def _opening(self, handler: Handler) -> Handler:
+        """A handler that needs authentication, run on the control pool."""
+
+        def run(call: Call) -> None:
+            self._need_authentication()
+            self._controlled(handler)(call)
+
+        return run
 
     def _controlled(self, handler: Handler) -> Handler:
         """The handler, run on the control pool."""
@@ -262,7 +264,7 @@ def prompt_result(reason: str, loop: TurnLoop, session: Session, turn: Turn) -> 
     """The answer to a prompt, with usage and time (rule L6)."""
     meta: dict[str, object] = {
         "elapsedMs": round((time.monotonic() - turn.started) * 1000),
-        "turnCount": session.turn_count,
+        "turnCount": session.conversation.turns,
     }
     result: dict[str, object] = {"stopReason": reason, "_meta": {"acpserver": meta}}
     if loop.usage:

@@ -1,11 +1,10 @@
 """A session and its turns: what is known of a conversation while it is in memory.
 
-The reader registers turns and sets flags; a turn worker takes turns and owns the history while one runs.
+The reader registers turns and sets flags; a turn worker takes turns and owns the conversation while one runs.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -13,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from acpserver import records
 from acpserver.cancel import CancelFlag
-from acpserver.llm.types import Message
 from acpserver.permissions import DEFAULT_MODE
+from acpserver.records import Conversation, Record
 from acpserver.rpc.call import Call
+from acpserver.session_file import SessionFile
 
 
 @dataclass(eq=False)
@@ -50,24 +51,102 @@ class Turn:
 
 
 class Session:
-    """One conversation. Attributes without a lock belong to the turn that runs, but `mode`, `model` and
-    `answers`, which any thread may replace: they are single values read once where they count."""
+    """One conversation, in memory and in its file.
 
-    def __init__(self, session_id: str, cwd: str, roots: tuple[str, ...], model: str):
+    The conversation belongs to the turn that runs; only its options are set by other threads too, as
+    single values that are read once where they count.
+    """
+
+    def __init__(
+        self, session_id: str, cwd: str, roots: tuple[str, ...], file: SessionFile, default_model: str
+    ):
         self.id = session_id
+        """As the client knows it."""
         self.cwd = cwd
-        self.roots = roots
-        self.mode = DEFAULT_MODE
-        self.model = model
-        self.history: list[Message] = []
-        self.answers: dict[str, str] = {}
-        """What the user said "always" to: tool name -> permissions.ALLOW or DENY."""
-        self.turn_count = 0
+        self.roots = roots  # absolute; cwd is the first
+        self.file = file
+        self.last_used = time.monotonic()
+        self._default_model = default_model
+        self._told_problem = ""
+        self._chosen: dict[str, str] = {}  # options that hold already and are about to be recorded
+        self._read_lock = threading.Lock()  # held while the file is read, so that it is read once
+        self._conversation: Conversation | None = None
         self._turns_lock = threading.Lock()  # guards the queue and the two states below
         self._idle = threading.Condition(self._turns_lock)
         self._waiting: deque[Turn] = deque()
         self._running: Turn | None = None
         self._served = False  # whether a worker is at it
+
+    # What is known
+
+    @property
+    def conversation(self) -> Conversation:
+        """What the records add up to; read from the file when it is not in memory. May block for the disk."""
+        with self._read_lock:
+            if self._conversation is None:
+                self._conversation = self._read()
+            return self._conversation
+
+    def refresh(self) -> None:
+        """Take in what another process has appended; called when a turn begins."""
+        with self._read_lock:
+            if self._conversation is None or (self.file.has_news() and not self.file.problem):
+                self._conversation = self._read()
+
+    def _read(self) -> Conversation:
+        conversation = Conversation()
+        for record in self.file.read():
+            conversation.add(record)
+        return conversation
+
+    def note(self, record: Record) -> None:
+        """Write a record and add it to the conversation. Blocks for the disk."""
+        conversation = self.conversation  # before the record is in the file, or it would count twice
+        self.file.append(record)
+        conversation.add(record)
+
+    def unload(self) -> None:
+        """Drop the conversation from memory unless a turn runs; it is read again when it is needed."""
+        with self._turns_lock:
+            if not self._served and self.file.stored and not self.file.problem:
+                self._conversation = None
+
+    @property
+    def mode(self) -> str:
+        """The session's mode."""
+        return self._chosen.get("mode") or self.conversation.options.get("mode", DEFAULT_MODE)
+
+    @property
+    def model(self) -> str:
+        """The session's model."""
+        return self._chosen.get("model") or self.conversation.options.get("model", self._default_model)
+
+    def choose(self, option: str, value: str) -> None:
+        """Set an option in memory, from the next model or tool call on. Never blocks."""
+        self._chosen = {**self._chosen, option: value}
+
+    def record_choice(self, option: str, value: str) -> None:
+        """Record an option that was set. Blocks for the disk."""
+        self.note(records.option(option, value))
+        if self._chosen.get(option) == value:
+            self._chosen = {key: kept for key, kept in self._chosen.items() if key != option}
+
+    def unreported_damage(self) -> int:
+        """How many damaged lines of the file the user has not been told of; they count as told now."""
+        count = self.conversation.damaged - self.conversation.reported
+        if count > 0:
+            self.note(records.reported(count))
+        return count
+
+    def untold_problem(self) -> str:
+        """Why the session cannot be saved, each reason once."""
+        problem = self.file.problem
+        if problem == self._told_problem:
+            return ""
+        self._told_problem = problem
+        return problem
+
+    # Turns
 
     def add(self, turn: Turn) -> bool:
         """Queue a turn. True when the caller must put a worker on the session."""
@@ -75,6 +154,7 @@ class Session:
             self._waiting.append(turn)
             start = not self._served
             self._served = True
+            self.last_used = time.monotonic()
             return start
 
     def next_turn(self) -> Turn | None:
@@ -94,6 +174,12 @@ class Session:
             self._waiting.remove(turn)
             return True
 
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs or waits."""
+        with self._turns_lock:
+            return self._served
+
     def cancel(self, reason: str) -> None:
         """Set the flag of every turn that runs or waits now; a later one is not touched (rule C5)."""
         with self._turns_lock:
@@ -105,8 +191,3 @@ class Session:
         """Wait until no turn runs or waits. False when `timeout` seconds were not enough."""
         with self._turns_lock:
             return self._idle.wait_for(lambda: not self._served, timeout)
-
-
-def new_id() -> str:
-    """A session id: 128 random bits, in a fixed pattern that is safe in a file name."""
-    return "sess_" + os.urandom(16).hex()

@@ -106,16 +106,21 @@ class SessionFile:
         finally:
             os.close(fd)
 
-    def read_new(self) -> Iterator[Record | None]:
-        """The records behind `offset`, and None for each line that is damaged; moves `offset` on.
+    def read(self) -> Iterator[Record | None]:
+        """All records, and None for each line that is damaged; from now on all of them are known here.
 
         A last line without its end is left for later: it may still be being written.
         """
         with self._write_lock:
-            data = self._read_from(self.offset)
-            end = data.rfind(b"\n") + 1
-            self.offset += end
+            data = self._read_all()
+            self.offset = data.rfind(b"\n") + 1
+            end = self.offset
         return parse_lines(data[:end])
+
+    def read_only(self) -> Iterator[Record | None]:
+        """As `read`, for a replay: what is known here stays as it is."""
+        data = self._read_all()
+        return parse_lines(data[: data.rfind(b"\n") + 1])
 
     def has_news(self) -> bool:
         """Whether another process has appended something."""
@@ -124,10 +129,9 @@ class SessionFile:
         except OSError:
             return False
 
-    def _read_from(self, offset: int) -> bytes:
+    def _read_all(self) -> bytes:
         try:
             with open(self.path, "rb") as file:
-                file.seek(offset)
                 return file.read()
         except OSError:
             return b""

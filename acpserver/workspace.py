@@ -17,13 +17,13 @@ from acpserver.errors import INVALID_PARAMS, RpcError, ToolError
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
-def validate_cwd(cwd: str) -> str:
-    """The session's working directory as the client gave it, checked (rule S1).
+def validate_cwd(cwd: str, name: str = "cwd") -> str:
+    """A directory of a session as the client gave it, checked (rules S1, S8).
 
-    Raises `RpcError` -32602 whose details say what is wrong with it."""
+    Raises `RpcError` -32602 whose details say what is wrong with the parameter `name`."""
     problem = _cwd_problem(cwd)
     if problem:
-        raise RpcError.with_details(INVALID_PARAMS, f"cwd {problem}: {cwd[:200]!r}")
+        raise RpcError.with_details(INVALID_PARAMS, f"{name} {problem}: {cwd[:200]!r}")
     return cwd
 
 

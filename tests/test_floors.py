@@ -78,6 +78,7 @@ ROOMS = """
 
     permissions
     session
+    sessions
     client
     llm.providers
     tools.builtin
@@ -88,6 +89,9 @@ ROOMS = """
     agent.commands
     agent.toolcalls
     agent.loop
+    agent.replay
+
+    session_methods
 
     server
     chat.render

@@ -1,18 +1,19 @@
 """One turn, from the prompt to its stop reason: model call, tool calls, results back, again.
 
-Runs on a turn worker, which owns the session's history meanwhile. The history stays valid for the next
-model call whatever happens: every tool call in it has exactly one result, in order.
+Runs on a turn worker, which owns the session's conversation meanwhile. Every finished thing is recorded
+before the client is told, so the conversation can go on from whatever moment it is cut off at.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from acpserver import records
 from acpserver.agent import translate
 from acpserver.agent.prompt import system_prompt
-from acpserver.agent.toolcalls import NOT_RUN, CutOff, ToolRunner
+from acpserver.agent.toolcalls import ToolRunner
 from acpserver.client import Client, TurnUpdates
 from acpserver.config import Config
 from acpserver.errors import Cancelled, ProviderError
@@ -28,16 +29,13 @@ from acpserver.llm.types import (
     Thought,
     ThoughtDelta,
     ToolCall,
-    ToolResult,
     ToolSpec,
     Usage,
     Waiting,
 )
-from acpserver.prompts import user_message
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 
-TRIMMED = 2_000  # characters of a tool result that stay when the context was too full
 STOP_REASONS = {"length": "max_tokens", "refusal": "refusal"}
 
 
@@ -46,6 +44,7 @@ class Answer:
     """What one model call gave."""
 
     parts: list[Part] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)  # the message id of each text and thought, in order
     finish: str = ""
     usage: Usage | None = None
 
@@ -79,9 +78,7 @@ class TurnLoop:
 
     def run(self) -> str:
         """The stop reason of the turn. Raises `ProviderError` when the model cannot be used."""
-        history = self.session.history
-        start = len(history)
-        history.append(user_message(self.turn.prompt))
+        self._begin()
         try:
             for _ in range(self.config.max_steps):
                 stop = self._step()
@@ -90,68 +87,76 @@ class TurnLoop:
             return "max_turn_requests"
         except Cancelled:
             return "cancelled"
-        except ProviderError:
-            if len(history) == start + 1:
-                history.pop()  # nothing came of this prompt: sent again, it must not stand there twice
+        except ProviderError as error:
+            if self._messages[-1].role == "user":
+                # Nothing came of this prompt: sent again, it must not stand there twice.
+                self.session.note(records.failed(str(error)))
             raise
+        finally:
+            self._tell_problem()
+
+    @property
+    def _messages(self) -> list[Message]:
+        return self.session.conversation.messages
+
+    def _begin(self) -> None:
+        """Record the prompt; the first one gives the session its title."""
+        damaged = self.session.unreported_damage()
+        if damaged:
+            text = f"{damaged} damaged lines of the session file were left out; they are still in it."
+            self._updates.remark(text)
+        self.session.note(records.user(str(uuid.uuid4()), self.turn.prompt))
+        conversation = self.session.conversation
+        if conversation.turns == 1 and conversation.title:
+            self._updates.send(translate.session_info(conversation.title, time.time()))
 
     def _step(self) -> str:
         """One model call and its tool calls. The stop reason, or "" when the model goes on."""
         answer = self._ask_model()
-        if answer.calls:
-            self._run_calls(answer.calls)
-            return "max_tokens" if answer.finish == "length" else ""
+        for call in answer.calls:
+            self.turn.cancel.check()
+            self._runner.run(call)
+        if answer.calls and answer.finish != "length":
+            return ""
         return STOP_REASONS.get(answer.finish, "end_turn")
 
     def _ask_model(self) -> Answer:
-        answer = Answer()
         try:
-            self._stream(answer, self.session.history)
+            return self._stream()
         except ProviderError as error:
-            if error.kind != "context" or answer.parts or not _has_long_results(self.session.history):
+            came = self._messages[-1].role == "assistant"
+            if error.kind != "context" or came or not records.has_long_results(self._messages):
                 raise
-            self.session.history[:] = trimmed(self.session.history)
-            self._remark("The conversation no longer fits the model; older tool output was shortened.")
-            self._stream(answer, self.session.history)
-        return answer
+        self.session.note(records.trimmed())
+        self._updates.remark("The conversation no longer fits the model; older tool output was shortened.")
+        return self._stream()
 
-    def _stream(self, answer: Answer, messages: list[Message]) -> None:
-        """One model call: send its updates, and keep in the history what came, also when it breaks off."""
+    def _stream(self) -> Answer:
+        """One model call: send its updates, and record what came, also when it breaks off."""
         self.turn.cancel.check()
         request = ModelRequest(
             self.session.model,
             system_prompt(self.session.cwd, self.session.roots),
-            tuple(messages),
+            tuple(self._messages),
             self._specs,
             self.config.max_tokens,
         )
-        sink = _Sink(answer, self._updates, self._remark)
+        answer = Answer()
+        sink = _Sink(answer, self._updates)
+        whole = False
         try:
             for event in self.provider.stream(request, self.turn.cancel):
                 sink.take(event)
-        except (ProviderError, Cancelled):
-            # Calls of a broken answer were never shown and must not stand in the history unanswered.
-            answer.parts = [part for part in answer.parts if not isinstance(part, ToolCall)]
-            raise
+            whole = True
         finally:
             sink.end_text()
-            if any(not isinstance(part, Thought) for part in answer.parts):
-                self.session.history.append(Message("assistant", tuple(answer.parts)))
+            if not whole:
+                # Calls of a broken answer were never shown and must not stand in the history unanswered.
+                answer.parts = [part for part in answer.parts if not isinstance(part, ToolCall)]
+            if answer.parts or answer.usage:
+                self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole))
         self._count(answer.usage)
-
-    def _run_calls(self, calls: list[ToolCall]) -> None:
-        """Run the calls in order; each gets a result in the history, also when the turn is cut off."""
-        results: list[ToolResult] = []
-        try:
-            for call in calls:
-                self.turn.cancel.check()
-                results.append(self._runner.run(call))
-        except CutOff as error:
-            results.append(error.result)
-            raise
-        finally:
-            results += [ToolResult(call.id, call.name, NOT_RUN, True) for call in calls[len(results) :]]
-            self.session.history.append(Message("tool", tuple(results)))
+        return answer
 
     def _count(self, usage: Usage | None) -> None:
         if usage is None:
@@ -160,21 +165,19 @@ class TurnLoop:
         if self.config.context_window:
             self._updates.send(translate.usage_update(usage, self.config.context_window))
 
-    def _remark(self, text: str) -> None:
-        """Tell the user something about the turn that is not the model's."""
-        if self.client.can("session", "notices"):
-            self._updates.send(translate.notice(text))
-        else:
-            self._updates.text("agent_thought_chunk", str(uuid.uuid4()), text)
+    def _tell_problem(self) -> None:
+        """Tell the user once that the session cannot be saved."""
+        problem = self.session.untold_problem()
+        if problem:
+            self._updates.remark(f"{problem}. The conversation goes on in memory.")
 
 
 class _Sink:
     """Turns the events of one model call into updates, sent at once, and parts of the answer."""
 
-    def __init__(self, answer: Answer, updates: TurnUpdates, remark: Callable[[str], None]):
+    def __init__(self, answer: Answer, updates: TurnUpdates):
         self._answer = answer
         self._updates = updates
-        self._remark = remark
         self._kind = ""
         self._message_id = ""
         self._pieces: list[str] = []
@@ -193,7 +196,7 @@ class _Sink:
         elif isinstance(event, Finish):
             self._answer.finish = event.reason
         elif isinstance(event, Waiting):
-            self._remark(f"Waiting {event.seconds:.1f} s: {event.reason}")
+            self._updates.remark(f"Waiting {event.seconds:.1f} s: {event.reason}")
 
     def _text(self, kind: str, text: str) -> None:
         if kind != self._kind:  # another kind of text is another message (rule P4)
@@ -208,21 +211,6 @@ class _Sink:
             text = "".join(self._pieces)
             part = Text(text) if self._kind == "agent_message_chunk" else Thought(text)
             self._answer.parts.append(part)
+            self._answer.ids.append(self._message_id)
         self._pieces = []
         self._kind = ""
-
-
-def _has_long_results(messages: list[Message]) -> bool:
-    return any(isinstance(p, ToolResult) and len(p.text) > TRIMMED for m in messages for p in m.parts)
-
-
-def trimmed(messages: list[Message]) -> list[Message]:
-    """The same messages with long tool results cut to `TRIMMED` characters."""
-    return [replace(message, parts=tuple(map(_trim, message.parts))) for message in messages]
-
-
-def _trim(part: Part) -> Part:
-    if not isinstance(part, ToolResult) or len(part.text) <= TRIMMED:
-        return part
-    head, tail = part.text[: TRIMMED // 2], part.text[-TRIMMED // 2 :]
-    return replace(part, text=f"{head}\n[... shortened to fit the context ...]\n{tail}")

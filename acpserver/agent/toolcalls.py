@@ -6,8 +6,10 @@ Runs on the turn's thread. Whatever happens, the client sees the call end and th
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from acpserver import records
 from acpserver.agent import translate
 from acpserver.client import Client, TurnUpdates
 from acpserver.errors import Cancelled, ToolError
@@ -15,14 +17,13 @@ from acpserver.llm.types import ToolCall, ToolResult
 from acpserver.permissions import ASK, DENY, decide, options, outcome
 from acpserver.session import Session, Turn
 from acpserver.tools.arguments import check_arguments
-from acpserver.tools.base import Action, Tool, ToolContext, ToolOutcome
+from acpserver.tools.base import Action, Content, Tool, ToolContext, ToolOutcome
 
 log = logging.getLogger(__name__)
 
 REJECTED = "Permission denied: the user did not allow this call. Do not repeat it; ask what to do instead."
 READ_ONLY = "Permission denied: the session is in read-only mode, in which nothing is changed or run."
 CUT_OFF = "Cancelled by the user before it ended."
-NOT_RUN = "Not run: the user cancelled the turn."
 
 
 @dataclass(frozen=True)
@@ -35,24 +36,39 @@ class ToolRunner:
     updates: TurnUpdates
     tools: dict[str, Tool]
 
-    def run(self, call: ToolCall) -> ToolResult:
-        """Run one call. Raises `CutOff`, which carries the result too, when the turn was cancelled."""
+    def run(self, call: ToolCall) -> None:
+        """Run one call and record its result. Raises `Cancelled` after that when the turn was cancelled."""
         tool = self.tools.get(call.name)
         try:
             action = self._prepare(call, tool)
         except ToolError as error:
-            self.updates.send(translate.tool_call(call, tool, None))
-            return self._end(call, ToolOutcome(str(error), is_error=True))
-        report = translate.tool_call(call, tool, action)
-        self.updates.send(report)
+            self._begin(call, translate.call_shown(call, tool, None))
+            self._end(call, ToolOutcome(str(error), is_error=True))
+            return
+        report = self._begin(call, translate.call_shown(call, tool, action))
         try:
             refusal = self._refusal(call, report, action)
             if refusal:
-                return self._end(call, ToolOutcome(refusal, is_error=True))
-            self.updates.send(translate.tool_started(call))
-            return self._end(call, self._perform(call, action))
-        except Cancelled as error:
-            raise CutOff(self._end(call, ToolOutcome(CUT_OFF, is_error=True))) from error
+                self._end(call, ToolOutcome(refusal, is_error=True))
+            else:
+                self.updates.send(translate.tool_started(call))
+                self._end(call, self._perform(call, action), action.content)
+        except Cancelled:
+            self._end(call, ToolOutcome(CUT_OFF, is_error=True))
+            raise
+
+    def _begin(self, call: ToolCall, shown: translate.Update) -> translate.Update:
+        self.session.note(records.call(call.id, shown))
+        report = translate.tool_call(call, shown)
+        self.updates.send(report)
+        return report
+
+    def _end(self, call: ToolCall, outcome: ToolOutcome, before: Sequence[Content] = ()) -> None:
+        """Record the result, then show it."""
+        answer = ToolResult(call.id, call.name, outcome.text, outcome.is_error)
+        shown = translate.result_shown(outcome, list(before))
+        self.session.note(records.result(answer, shown))
+        self.updates.send(translate.tool_ended(answer, shown))
 
     def _prepare(self, call: ToolCall, tool: Tool | None) -> Action:
         if tool is None:
@@ -75,20 +91,24 @@ class ToolRunner:
             roots=self.session.roots,
             cancel=self.turn.cancel,
             progress=lambda content: self.updates.send(translate.tool_progress(call, content)),
-            plan=lambda entries: self.updates.send(translate.plan(entries)),
+            plan=self._plan,
             ask=lambda question: self.client.ask(self.session.id, question, self.turn.cancel),
         )
 
+    def _plan(self, entries: list[dict[str, object]]) -> None:
+        self.session.note(records.plan(entries))
+        self.updates.send(translate.plan(entries))
+
     def _refusal(self, call: ToolCall, report: translate.Update, action: Action) -> str:
         """Why the call may not run, for the model; "" when it may. Asks the user where needed."""
-        decision = decide(self.session.mode, action.access, self.session.answers.get(call.name))
+        decision = decide(self.session.mode, action.access, self.session.conversation.answers.get(call.name))
         if decision == ASK:
             chosen = self.client.request_permission(
                 self.session.id, translate.permission_call(report), options(call.name), self.turn.cancel
             )
             decision, always = outcome(chosen)
             if always:
-                self.session.answers = {**self.session.answers, call.name: decision}
+                self.session.note(records.permission(call.name, decision))
         if decision != DENY:
             return ""
         return READ_ONLY if self.session.mode == "read_only" else REJECTED
@@ -104,15 +124,3 @@ class ToolRunner:
         except Exception as error:  # as above: the model is told, the conversation goes on
             log.exception("%s failed", call.name)
             return ToolOutcome(f"The tool failed: {type(error).__name__}: {error}", is_error=True)
-
-    def _end(self, call: ToolCall, result: ToolOutcome) -> ToolResult:
-        self.updates.send(translate.tool_ended(call, result))
-        return ToolResult(call.id, call.name, result.text, result.is_error)
-
-
-class CutOff(Cancelled):
-    """A call was cut off by a cancel; `result` is what the model will read about it."""
-
-    def __init__(self, result: ToolResult):
-        super().__init__("cancelled")
-        self.result = result

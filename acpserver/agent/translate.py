@@ -1,12 +1,16 @@
 """All translation between ACP and the model. Pure functions.
 
-What the loop does becomes session updates (what a prompt becomes is in `prompts`). Texts on the wire are shortened here so that a line stays under 64 KiB, the limit of some clients' readers.
+What the loop does becomes session updates; a replay uses the same functions on what was recorded. (What a
+prompt becomes for the model is in `prompts`.) Texts on the wire are shortened here so that a line stays under
+64 KiB, the limit of some clients' readers.
 """
 
 from __future__ import annotations
 
+import time
+
 from acpserver import jsontext
-from acpserver.llm.types import ToolCall, Usage
+from acpserver.llm.types import ToolCall, ToolResult, Usage
 from acpserver.tools.base import Action, Content, Tool, ToolOutcome
 
 Update = dict[str, object]
@@ -15,21 +19,28 @@ SHOWN = 40_000  # bytes of JSON that one text of an update may take
 SHOWN_VALUE = 8_000  # the same for one string inside rawInput or rawOutput
 
 
-def tool_call(call: ToolCall, tool: Tool | None, action: Action | None) -> Update:
-    """The first report of a call, `pending`. Without an action the call cannot run."""
-    update: Update = {
-        "sessionUpdate": "tool_call",
-        "toolCallId": call.id,
+def call_shown(call: ToolCall, tool: Tool | None, action: Action | None) -> Update:
+    """What is shown of a call beyond what the call itself says. Without an action it cannot run."""
+    shown: Update = {
         "title": shorten(action.title if action else call.name or "unknown tool", 300),
         "kind": tool.kind if tool else "other",
-        "status": "pending",
-        "rawInput": raw(call.arguments if call.arguments is not None else {"raw": call.raw}),
     }
     if action and action.content:
-        update["content"] = action.content
+        shown["content"] = action.content
     if action and action.locations:
-        update["locations"] = action.locations
-    return update
+        shown["locations"] = action.locations
+    return shown
+
+
+def tool_call(call: ToolCall, shown: Update) -> Update:
+    """The first report of a call, `pending`."""
+    return {
+        "sessionUpdate": "tool_call",
+        "toolCallId": call.id,
+        "status": "pending",
+        "rawInput": raw(call.arguments if call.arguments is not None else {"raw": call.raw}),
+        **shown,
+    }
 
 
 def permission_call(update: Update) -> Update:
@@ -47,19 +58,29 @@ def tool_progress(call: ToolCall, content: list[Content]) -> Update:
     return {**tool_started(call), "content": content}
 
 
-def tool_ended(call: ToolCall, outcome: ToolOutcome) -> Update:
-    """The last report of a call, `completed` or `failed`."""
+def result_shown(outcome: ToolOutcome, before: list[Content]) -> Update:
+    """What is shown of a result beyond its text; `before` is the content that the call already shows."""
+    shown: Update = {}
+    if outcome.raw_output:
+        shown["rawOutput"] = raw(outcome.raw_output)
+    if outcome.content is not None and not outcome.is_error:
+        shown["content"] = [] if outcome.content == before else outcome.content
+    return shown
+
+
+def tool_ended(answer: ToolResult, shown: Update) -> Update:
+    """The last report of a call, `completed` or `failed`. Content that is said to be empty is what the
+    call shows already."""
     update: Update = {
         "sessionUpdate": "tool_call_update",
-        "toolCallId": call.id,
-        "status": "failed" if outcome.is_error else "completed",
-        "rawOutput": raw(outcome.raw_output or {"error" if outcome.is_error else "output": outcome.text}),
+        "toolCallId": answer.call_id,
+        "status": "failed" if answer.is_error else "completed",
+        "rawOutput": raw({"error" if answer.is_error else "output": answer.text}),
+        "content": [text_content(answer.text)],
+        **shown,
     }
-    content = outcome.content
-    if content is None or outcome.is_error:
-        content = [text_content(outcome.text)]
-    if content:
-        update["content"] = content
+    if not update["content"]:
+        del update["content"]
     return update
 
 
@@ -68,14 +89,40 @@ def text_content(text: str) -> Content:
     return {"type": "content", "content": {"type": "text", "text": shorten(text, SHOWN)}}
 
 
+def text_chunk(kind: str, message_id: str, text: str) -> Update:
+    """A piece of a message; `kind` is the tag, such as "agent_message_chunk"."""
+    return content_chunk(kind, message_id, {"type": "text", "text": text})
+
+
+def content_chunk(kind: str, message_id: str, content: Update) -> Update:
+    """One content block of a message."""
+    return {"sessionUpdate": kind, "content": content, "messageId": message_id}
+
+
+def current_mode(mode: str) -> Update:
+    """The mode has changed."""
+    return {"sessionUpdate": "current_mode_update", "currentModeId": mode}
+
+
+def config_options(options: list[dict[str, object]]) -> Update:
+    """The full list of options, after a change."""
+    return {"sessionUpdate": "config_option_update", "configOptions": options}
+
+
+def session_info(title: str, updated: float) -> Update:
+    """The session's title; `updated` is in seconds since 1970."""
+    return {"sessionUpdate": "session_info_update", "title": title, "updatedAt": iso_time(updated)}
+
+
+def iso_time(seconds: float) -> str:
+    """A time since 1970 in UTC (RFC 3339)."""
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"
+
+
 def plan(entries: list[dict[str, object]]) -> Update:
     """The whole plan (rule P8)."""
     return {"sessionUpdate": "plan", "entries": entries}
-
-
-def notice(title: str, severity: str = "info") -> Update:
-    """A remark about the turn, for clients that announced `session.notices`."""
-    return {"sessionUpdate": "notice", "severity": severity, "title": title}
 
 
 def usage_update(usage: Usage, window: int) -> Update:

@@ -1,0 +1,81 @@
+"""The records of a session as the updates that first told them. Pure.
+
+Used by session/load. Whatever a crash left open is closed here: a call without a result ends as failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from acpserver.agent import translate
+from acpserver.agent.toolcalls import CUT_OFF
+from acpserver.agent.translate import Update
+from acpserver.client import split_text
+from acpserver.llm.types import Text, Thought, ToolCall, ToolResult
+from acpserver.records import Record, part_of, result_of
+
+
+def replay(records: Iterable[Record | None], running: bool) -> Iterator[Update]:
+    """Each update in its first order. `running`: a turn goes on, so its open call is not closed here."""
+    story = _Story()
+    for record in records:
+        if record is not None:
+            try:
+                yield from story.tell(record)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue  # damaged: the rest is told all the same
+    if not running:
+        yield from story.close()
+
+
+class _Story:
+    """What must be remembered between records: the calls of the last answer, and which of them are open."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, ToolCall] = {}
+        self._open: set[str] = set()
+
+    def tell(self, record: Record) -> Iterator[Update]:
+        """The updates of one record."""
+        kind = record["type"]
+        if kind == "user":
+            yield from self.close()
+            for block in record["prompt"]:  # type: ignore[attr-defined]
+                yield translate.content_chunk("user_message_chunk", str(record["messageId"]), block)
+        elif kind == "assistant":
+            yield from self.close()
+            yield from self._answer(record)
+        elif kind == "call":
+            call_id = str(record["id"])
+            call = self._calls.get(call_id) or ToolCall(call_id, "", {})
+            yield translate.tool_call(call, record["shown"])  # type: ignore[arg-type]
+            self._open.add(call_id)
+        elif kind == "result":
+            yield from self._result(record)
+        elif kind == "plan":
+            yield translate.plan(record["entries"])  # type: ignore[arg-type]
+
+    def close(self) -> Iterator[Update]:
+        """End the calls that have no result."""
+        for call_id in sorted(self._open):
+            yield translate.tool_ended(ToolResult(call_id, "", CUT_OFF, is_error=True), {})
+        self._open.clear()
+
+    def _answer(self, record: Record) -> Iterator[Update]:
+        ids = iter(record["messageIds"])  # type: ignore[call-overload]
+        self._calls = {}
+        for value in record["parts"]:  # type: ignore[attr-defined]
+            part = part_of(value)
+            if isinstance(part, ToolCall):
+                self._calls[part.id] = part
+            elif isinstance(part, (Text, Thought)):
+                tag = "agent_message_chunk" if isinstance(part, Text) else "agent_thought_chunk"
+                message_id = str(next(ids))
+                for piece in split_text(part.text):
+                    yield translate.text_chunk(tag, message_id, piece)
+
+    def _result(self, record: Record) -> Iterator[Update]:
+        answer = result_of(record)
+        if answer.call_id in self._open:
+            yield translate.tool_ended(answer, record["shown"])  # type: ignore[arg-type]
+            self._open.remove(answer.call_id)

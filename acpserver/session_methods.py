@@ -1,0 +1,129 @@
+"""The methods that begin, end and list sessions. They touch the disk, so they run on control workers."""
+
+from __future__ import annotations
+
+from acpserver import workspace
+from acpserver.agent import translate
+from acpserver.agent.replay import replay
+from acpserver.client import Client
+from acpserver.errors import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, StoreError
+from acpserver.llm.providers import Models
+from acpserver.options import session_state
+from acpserver.records import Conversation
+from acpserver.rpc.call import Call
+from acpserver.session import Session
+from acpserver.sessions import Sessions
+from acpserver.store import Entry
+
+CLOSE_SECONDS = 5.0  # how long close and delete wait for the turn that they cancelled
+
+CAPABILITIES: dict[str, object] = {
+    "list": {},
+    "resume": {},
+    "close": {},
+    "delete": {},
+    "fork": {},
+    "additionalDirectories": {},
+}
+"""What `initialize` says of these methods (`sessionCapabilities`); `loadSession` is beside it."""
+
+
+class SessionMethods:
+    """One handler for each method; the parameters have been checked against the schema."""
+
+    def __init__(self, sessions: Sessions, models: Models):
+        self._sessions = sessions
+        self._models = models
+
+    def new(self, call: Call) -> None:
+        """Answered once the session is on disk: some clients end the process at once and load it later."""
+        session = self._sessions.create(*_folders(call))
+        call.answer({"sessionId": session.id, **session_state(session, self._models)})
+        self._sessions.tidy()
+
+    def load(self, call: Call, client: Client) -> None:
+        """Replay the whole conversation, then answer (rule S2)."""
+        session = self._sessions.open(_session_id(call), *_folders(call))
+        updates = client.updates(session.id, call.cancel)
+        for update in replay(session.file.read_only(), running=session.busy):
+            if call.cancel.is_set():
+                raise RpcError(REQUEST_CANCELLED)
+            updates.send(update)
+        call.answer(session_state(session, self._models))
+
+    def resume(self, call: Call) -> None:
+        """Go on without a replay (rule S3); the beginning of an id is enough when it is unique."""
+        session = self._sessions.open(_session_id(call), *_folders(call), by_prefix=True)
+        call.answer(session_state(session, self._models))
+
+    def fork(self, call: Call) -> None:
+        """A new session with the same history; `_meta.messageId` names the last message it takes."""
+        meta = call.params.get("_meta")
+        message_id = meta.get("messageId") if isinstance(meta, dict) else None
+        session = self._sessions.fork(
+            _session_id(call), *_folders(call), message_id if isinstance(message_id, str) else None
+        )
+        call.answer({"sessionId": session.id, **session_state(session, self._models)})
+
+    def list(self, call: Call) -> None:
+        """One page of stored sessions (rule S7)."""
+        cwd, cursor = call.params.get("cwd"), call.params.get("cursor")
+        page, following = self._sessions.page(
+            cwd if isinstance(cwd, str) else None, cursor if isinstance(cursor, str) else None
+        )
+        result: dict[str, object] = {"sessions": [_info(entry, head) for entry, head in page]}
+        if following:
+            result["nextCursor"] = following
+        call.answer(result)
+        self._sessions.sweep()
+
+    def close(self, call: Call) -> None:
+        """Cancel what runs, wait for its answer, forget the session; its file stays (rule S5)."""
+        session = self._sessions.get(_session_id(call))
+        self._end(session, "session/close")
+        session.file.sync()
+        call.answer({})
+
+    def delete(self, call: Call) -> None:
+        """Close the session if it is open, and remove its file; twice is fine (rule S6)."""
+        session = self._sessions.peek(_session_id(call))
+        try:
+            if session is not None:
+                self._end(session, "session/delete")
+                session.file.delete()
+            else:
+                self._sessions.delete(_session_id(call))
+        except StoreError as error:
+            raise RpcError.with_details(INTERNAL_ERROR, str(error)) from error
+        call.answer({})
+
+    def _end(self, session: Session, reason: str) -> None:
+        self._sessions.forget(session.id)
+        session.cancel(reason)
+        session.wait_idle(CLOSE_SECONDS)
+
+
+def _session_id(call: Call) -> str:
+    return str(call.params.get("sessionId", ""))
+
+
+def _folders(call: Call) -> tuple[str, tuple[str, ...]]:
+    """The working directory and all roots of a request. Raises `RpcError` -32602."""
+    cwd = workspace.validate_cwd(str(call.params.get("cwd", "")))
+    more = call.params.get("additionalDirectories")
+    names = more if isinstance(more, list) else []
+    for number, name in enumerate(names):
+        workspace.validate_cwd(str(name), f"additionalDirectories[{number}]")
+    return cwd, (cwd, *(name for name in names if name != cwd))
+
+
+def _info(entry: Entry, head: Conversation) -> dict[str, object]:
+    """One ACP SessionInfo."""
+    info: dict[str, object] = {
+        "sessionId": entry.session_id,
+        "cwd": head.cwd,
+        "updatedAt": translate.iso_time(entry.changed / 1e9),
+    }
+    if head.title:
+        info["title"] = head.title
+    return info
