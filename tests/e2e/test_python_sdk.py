@@ -113,7 +113,7 @@ def test_the_handshake_tells_who_answers_and_what_works() -> None:
             assert answer.protocol_version == 1
             assert answer.agent_info is not None and answer.agent_info.name == "acpserver"
             assert answer.agent_capabilities is not None
-            assert not answer.agent_capabilities.load_session
+            assert answer.agent_capabilities.load_session
             assert answer.auth_methods
             await connection.authenticate(method_id=answer.auth_methods[0].id)
 
