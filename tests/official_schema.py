@@ -17,7 +17,7 @@ CACHE = Path(__file__).parent.parent / ".cache" / f"official-schema-{VERSION}"
 STABLE = "schema.json"
 UNSTABLE = "schema.unstable.json"  # the same with the experimental parts
 _INSIDE = "package/schema/v1"
-_SECONDS = 60
+_SECONDS = 25
 
 
 class Unreachable(Exception):
@@ -51,7 +51,7 @@ def _fetch() -> None:
         except subprocess.TimeoutExpired:
             raise Unreachable(f"npm pack {PACKAGE} took longer than {_SECONDS} s") from None
         if done.returncode != 0:
-            raise Unreachable(f"npm pack {PACKAGE} failed: {done.stderr.strip()[-300:]}")
+            raise Unreachable(f"npm pack {PACKAGE} failed: {' '.join(done.stderr.split())[:200]}")
         CACHE.mkdir(exist_ok=True)
         with tarfile.open(next(Path(folder).glob("*.tgz"))) as archive:
             for file in (STABLE, UNSTABLE):  # the one that is looked for comes last
