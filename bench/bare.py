@@ -1,8 +1,8 @@
 """The bare loop that the throughput is compared with: `requests`, split, `json.dumps`, one write a chunk.
 
 A process like an agent: for each line "URL THREADS" on its stdin it asks the model on that many threads at
-once and writes one update line for each chunk, and a line with a stop reason for each thread at the end. Nothing
-is checked, nothing is kept, nothing can be cancelled.
+once and writes one update line for each chunk, and a line with a stop reason for each thread at the end.
+Nothing is checked, nothing is kept, nothing can be cancelled.
 """
 
 from __future__ import annotations

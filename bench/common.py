@@ -93,9 +93,9 @@ class Agent(Child):
 
     def __init__(self, base_url: str = "", flags: Iterable[str] = (), python: str = sys.executable):
         self.home = tempfile.TemporaryDirectory(prefix="acpserver-bench-")
-        environ = {name: value for name, value in os.environ.items() if not name.startswith(("ACPSERVER", "OPENAI"))}
+        ours = ("ACPSERVER_", "OPENAI_", "HTTP_PROXY", "http_proxy")
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         environ["HOME"] = self.home.name
-        environ["NO_PROXY"] = "127.0.0.1"
         environ["ACPSERVER_MODEL"] = "fake" if base_url else "offline"
         if base_url:
             environ["ACPSERVER_BASE_URL"] = base_url
@@ -206,7 +206,7 @@ def milliseconds(function: Any, *arguments: Any) -> float:
 def parser(description: str | None, repeats: int) -> argparse.ArgumentParser:
     """A parser with the flag that all benchmarks have."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("--repeats", type=int, default=repeats, help=f"measurements of each (default {repeats})")
+    made.add_argument("--repeats", type=int, default=repeats, help=f"how often (default {repeats})")
     return made
 
 
@@ -218,7 +218,9 @@ class Table:
         print("$ " + shlex.join(["python", *sys.argv]))
         self.missed = 0
 
-    def row(self, name: str, value: float, unit: str, most: float | None = None, least: float | None = None) -> None:
+    def row(
+        self, name: str, value: float, unit: str, most: float | None = None, least: float | None = None
+    ) -> None:
         """Print one figure; `most` and `least` are its targets."""
         goal, verdict = "", ""
         if most is not None:

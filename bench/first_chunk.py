@@ -1,8 +1,8 @@
 """From the prompt to the first visible chunk, against a direct HTTP call to the same model server.
 
-Warm: the same session asks again and again, and so does a `requests.Session` here; one after the other. First: a
-new agent, prompted right after `session/new` or when it has had time to load what a model call needs, against
-a first call on a new connection here.
+Warm: the same session asks again and again, and so does a `requests.Session` here; one after the other.
+First: a new agent, prompted right after `session/new` or when it has had time to load what a model call
+needs, against a first call on a new connection here.
 """
 
 from __future__ import annotations
@@ -75,12 +75,15 @@ def main() -> int:
     turns = [pair[1] for pair in pairs]
     table.samples("direct call, warm", calls, "ms")
     table.samples("turn, warm", turns, "ms")
-    table.row("a warm turn takes longer by", statistics.median(turns) - statistics.median(calls), "ms", most=3)
+    more = statistics.median(turns) - statistics.median(calls)
+    table.row("a warm turn takes longer by", more, "ms", most=3)
     table.samples("direct call, new connection", new, "ms")
     table.samples(f"first turn, {SETTLED:g} s after session/new", settled, "ms")
-    table.row("it takes longer by", statistics.median(settled) - statistics.median(new), "ms", most=30)
+    more = statistics.median(settled) - statistics.median(new)
+    table.row("it takes longer by", more, "ms", most=30)
     table.samples("first turn, right after session/new", at_once, "ms")
-    table.row("it takes longer by", statistics.median(at_once) - statistics.median(new), "ms", most=30)
+    more = statistics.median(at_once) - statistics.median(new)
+    table.row("it takes longer by", more, "ms", most=30)
     return table.exit_status()
 
 

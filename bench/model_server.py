@@ -1,8 +1,9 @@
 """A model server that does one thing per address, for the benchmarks: OpenAI-compatible, on loopback.
 
 A process of its own. `http://127.0.0.1:PORT/BEHAVIOUR/chat/completions`, where BEHAVIOUR is one of
-    stream-N  N chunks, one write each      burst-N  N chunks in one write     stall    one chunk, then nothing
-    silent    no byte at all                busy     429, asks to wait 20 s    run      one call of the tool bash
+    stream-N  N chunks, one write each     burst-N  N chunks in one write     flood  chunks without end
+    stall     one chunk, then nothing      silent   no byte at all            busy   429, asks to wait 20 s
+    run       one call of the tool bash, then one chunk
 It prints its port, and then a line for each call: "asked TIME" and "closed TIME" when the caller went away
 before the answer was complete (seconds of the monotonic clock, which all processes share).
 """
@@ -14,9 +15,10 @@ import socket
 import threading
 import time
 from functools import cache
+from itertools import count
 
-COMMAND = "trap '' TERM; echo started; sleep 60"
-"""What `run` asks the agent to execute: a child that ignores SIGTERM."""
+COMMAND = "trap '' TERM; echo ready-$((1 + 1)); sleep 60"
+"""What `run` asks the agent to execute: it and its child ignore SIGTERM. It says "ready-2" first."""
 
 
 def word(index: int) -> str:
@@ -27,7 +29,7 @@ def word(index: int) -> str:
 def chunk(delta: dict[str, object], finish: str | None = None) -> bytes:
     """One server-sent event, in one chunk of the HTTP body."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    value = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    value = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     return framed(b"data: " + json.dumps(value).encode() + b"\n\n")
 
 
@@ -39,13 +41,17 @@ def framed(data: bytes) -> bytes:
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n"
 DONE = framed(b"data: [DONE]\n\n") + b"0\r\n\r\n"
-CALL = {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": json.dumps({"command": COMMAND})}}
+CALL = {
+    "index": 0,
+    "id": "call_1",
+    "function": {"name": "bash", "arguments": json.dumps({"command": COMMAND})},
+}
 
 
 @cache
-def texts(count: int) -> list[bytes]:
-    """The chunks of an answer of `count` words, rendered once."""
-    return [chunk({"content": word(index)}) for index in range(count)]
+def texts(number: int) -> list[bytes]:
+    """The chunks of an answer of so many words, rendered once."""
+    return [chunk({"content": word(index)}) for index in range(number)]
 
 
 def respond(sock: socket.socket, behaviour: str, body: bytes) -> None:
@@ -58,9 +64,13 @@ def respond(sock: socket.socket, behaviour: str, body: bytes) -> None:
         if kind == "stall":
             sock.sendall(HEAD + chunk({"content": word(0)}))
         raise ConnectionAbortedError if not sock.recv(1) else RuntimeError("the caller sent more")
-    if kind == "run" and b'"role":"tool"' not in body.replace(b'": "', b'":"'):
+    if kind == "run" and json.loads(body)["messages"][-1]["role"] != "tool":
         sock.sendall(HEAD + chunk({"tool_calls": [CALL]}) + chunk({}, "tool_calls") + DONE)
         return
+    if kind == "flood":
+        sock.sendall(HEAD)
+        for index in count():
+            sock.sendall(chunk({"content": word(index)}))
     pieces = texts(int(number or 1))
     if kind == "burst":
         sock.sendall(HEAD + b"".join(pieces) + chunk({}, "stop") + DONE)
