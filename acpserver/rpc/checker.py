@@ -180,8 +180,8 @@ def _listed(values: Iterable[str]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """`text` in quotes, cut after 40 characters."""
-    return json.dumps(text if len(text) <= 40 else text[:39] + "…", ensure_ascii=False)
+    """`text` as a JSON string in ASCII, which any log can hold; cut after 40 characters."""
+    return json.dumps(text if len(text) <= 40 else text[:37] + "...")
 
 
 # -- Compiling ---------------------------------------------------------------------------------------------

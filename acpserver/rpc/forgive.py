@@ -7,6 +7,7 @@ is, for the check to find. Nothing that goes out passes through here.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -119,13 +120,14 @@ def _mend_field(value: object, checker: Checker, required: bool, path: Path, not
 def _mend_items(value: list[Any], schema: Any, path: Path, notes: Notes) -> list[Any]:
     checker, skips = schema["items"], schema.get("x-deserialize-skip-invalid-items")
     mended = []
-    for index, item in enumerate(value):
-        item = mend(item, checker, (*path, index), notes)
+    for index, given in enumerate(value):
+        item = mend(given, checker, (*path, index), notes)
         if skips and not fits(checker, item):
             notes.append(((*path, index), f"left out: {_why(checker, item)}"))
         else:
             mended.append(item)
-    return mended
+    unchanged = len(mended) == len(value) and all(map(operator.is_, mended, value))
+    return value if unchanged else mended
 
 
 def _default(schema: Any, required: bool) -> object:
