@@ -110,7 +110,7 @@ class OfflineModel:
     def stream(self, request: ModelRequest, cancel: CancelFlag) -> Iterator[Event]:
         """Follow the commands from where the history says the last call stopped."""
         turn = _turn(request.messages)
-        commands = [parse_command(line) for line in _prompt_text(turn[0]).splitlines() if line.strip()]
+        commands = [parse_command(line) for line in _lines(_prompt_text(turn[0])) if line.strip()]
         written = 0
         finish = "stop"
         for event in _events(request, turn, commands, cancel):
@@ -220,6 +220,11 @@ def _prompt_text(message: Message) -> str:
     """What the user typed, without attached resources: their lines are no commands."""
     parts = [part.text for part in message.parts if isinstance(part, Text)]
     return "\n".join(text for text in parts if not text.startswith(("\n<resource", "\n[resource")))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a prompt. Not `splitlines`, which also ends lines at U+2028 and the like."""
+    return re.split(r"\r\n|\r|\n", text)
 
 
 def _results(turn: list[Message]) -> list[ToolResult]:
