@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +16,11 @@ INIT = {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 INIT_ANSWER = {"id": 0, "result": {"protocolVersion": 1}}
 NEW = {"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}
 PROMPT = {"id": 2, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}}
+LOAD: dict[str, Any] = {
+    "id": 4,
+    "method": "session/load",
+    "params": {"sessionId": "s", "cwd": "/w", "mcpServers": []},
+}
 END = {"id": 2, "result": {"stopReason": "end_turn"}}
 OPTIONS = [
     {"optionId": f"o-{kind}", "name": kind, "kind": kind}
@@ -122,6 +128,23 @@ GOOD = {
         END,
         chunk("a"),
         {"id": 3, "result": {"stopReason": "end_turn"}},
+    ],
+    "a session loaded again": [
+        tool_call(),
+        changed("failed"),
+        chunk("x"),
+        END,
+        ("out", LOAD),
+        chunk("hi", "u", "user_message_chunk"),
+        tool_call(),
+        changed("completed"),
+        chunk("x"),
+        {"id": 4, "result": {}},
+    ],
+    "a session loaded that is not there": [
+        END,
+        ("out", {**LOAD, "params": {**LOAD["params"], "sessionId": "other"}}),
+        {"id": 4, "error": {"code": -32002, "message": "Session not found"}},
     ],
     "a queued prompt that was cancelled by id": [
         tool_call(),
@@ -294,6 +317,29 @@ BAD = {
     "prompts answered out of order": (
         [("out", {**PROMPT, "id": 3}), {"id": 3, "result": {"stopReason": "end_turn"}}],
         "out of order",
+    ),
+    "a replay by session/resume": (
+        [
+            END,
+            ("out", {**LOAD, "method": "session/resume"}),
+            chunk("x", kind="user_message_chunk"),
+        ],
+        "while no prompt is open",
+    ),
+    "a call told twice in one replay": (
+        [END, ("out", LOAD), tool_call(), changed("failed"), tool_call()],
+        "reported twice",
+    ),
+    "a call left open by a replay": (
+        [END, ("out", LOAD), tool_call(), {"id": 4, "result": {}}],
+        "not ended",
+    ),
+    "commands before session/load is answered": (
+        [
+            ("out", {**LOAD, "params": {**LOAD["params"], "sessionId": "other"}}),
+            update("available_commands_update", "other", availableCommands=[]),
+        ],
+        "before the session is answered",
     ),
     "a boolean option": (
         [

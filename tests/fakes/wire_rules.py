@@ -75,9 +75,11 @@ class Session:
 
     prompts: list[Asked] = field(default_factory=list)
     loads: list[Asked] = field(default_factory=list)
+    opened: bool = False  # answered for: what may come at any time may come now
     calls: dict[str, ToolCall] = field(default_factory=dict)
     message_kinds: dict[str, str] = field(default_factory=dict)
     closed_messages: set[str] = field(default_factory=set)
+    replayed: set[str] = field(default_factory=set)  # calls that the last load has told
 
 
 class WireRules:
@@ -148,9 +150,12 @@ class WireRules:
         if method == "initialize" and isinstance(params.get("clientCapabilities"), dict):
             self._capabilities = params["clientCapabilities"]  # type: ignore[assignment]
         session_id = params.get("sessionId", params.get("session_id"))
-        if method in ("session/load", "session/resume"):
+        if asked.method == "session/load":
             session = self.sessions.setdefault(str(session_id), Session())
             session.loads.append(asked)
+            session.replayed.clear()
+            session.message_kinds.clear()
+            session.closed_messages.clear()
         elif method == "session/prompt" and session_id in self.sessions:
             self.sessions[str(session_id)].prompts.append(asked)
 
@@ -221,7 +226,9 @@ class WireRules:
         if asked.method in ("session/new", "session/fork") and "result" in message:
             new_id = str(result["sessionId"])
             need(new_id not in self.sessions, f"session id {new_id} was given before")
-            self.sessions[new_id] = Session()
+            self.sessions[new_id] = Session(opened=True)
+        elif asked.method == "session/resume" and "result" in message:
+            self.sessions.setdefault(session_id, Session(opened=True))
         elif session is None:
             return
         elif asked.method == "session/prompt" and asked in session.prompts:
@@ -229,7 +236,8 @@ class WireRules:
         elif asked in session.loads:
             session.loads.remove(asked)
             self._no_open_call(session, None)
-            if "error" in message and not session.calls and not session.prompts:
+            session.opened = session.opened or "result" in message
+            if not session.opened and not session.loads:
                 del self.sessions[session_id]
         elif asked.method in ("session/close", "session/delete") and "result" in message:
             left = [prompt for prompt in session.prompts if prompt.number < asked.number]
@@ -335,6 +343,8 @@ class WireRules:
             need(self._can("session", "compaction"), f"{kind} without the client's capability")
         else:
             need(kind in allowed, f"{kind} while no prompt is open")
+        if kind == "available_commands_update":
+            need(session.opened, f"{kind} before the session is answered for")
         if kind == "notice":
             need(self._can("session", "notices"), "notice without the client's capability")
         if kind.endswith("_chunk"):
@@ -352,18 +362,22 @@ class WireRules:
         message_id = update.get("messageId")
         if not isinstance(message_id, str):
             return
-        need(message_id not in session.closed_messages, f"message {message_id} goes on after it was over")
+        if not session.loads:
+            need(message_id not in session.closed_messages, f"message {message_id} goes on after it was over")
         known = session.message_kinds.setdefault(message_id, kind)
         need(known == kind, f"message {message_id} is {known} and {kind}")
 
     def _call_begun(self, session: Session, update: Json) -> None:
         call_id = str(update["toolCallId"])
-        need(call_id not in session.calls, f"tool call {call_id} reported twice")
+        told = session.replayed if session.loads else session.calls
+        need(call_id not in told, f"tool call {call_id} reported twice")
         need({"title", "kind", "status"} <= set(update), f"tool_call tells only {set(update)}")
         need(update["title"] != "", "tool_call with an empty title")
         if not session.loads:
             need(update["status"] == "pending", f"tool_call begins as {update['status']}")
-        prompt = session.prompts[0] if session.prompts and not session.loads else None
+        if session.loads:
+            session.replayed.add(call_id)
+        prompt = session.prompts[0] if session.prompts else None
         session.calls[call_id] = ToolCall(prompt, str(update["status"]))
         session.closed_messages.update(session.message_kinds)
 
@@ -376,7 +390,9 @@ class WireRules:
         if not self.input_ended:
             need(call.permission != "open", f"tool call {call_id} changed while its permission is open")
         status = str(update.get("status", call.status))
-        steps = {"pending": ("pending", "in_progress", "failed"), "in_progress": ("in_progress", *ENDED)}
+        steps = {"pending": ["pending", "in_progress", "failed"], "in_progress": ["in_progress", *ENDED]}
+        if session.loads:
+            steps["pending"].append("completed")  # a replay tells the end of a call, not its course
         need(status in steps[call.status], f"tool call {call_id} went from {call.status} to {status}")
         if status == "in_progress":
             need(call.permission in ("", "allowed"), f"tool call {call_id} runs though it was not allowed")
