@@ -113,10 +113,10 @@ class Faults:
         """No connection, or one that failed before the answer began."""
         return self.error(what, advice, kind="network", retryable=retryable, retry_after=retry_after)
 
-    def stream(self, what: str) -> Fault:
+    def stream(self, what: str, *, retryable: bool = True) -> Fault:
         """An answer that broke off or cannot be understood."""
         advice = "Send the prompt again; if it fails again, check the base URL."
-        return self.error(f"sent an answer that {what}", advice, kind="stream", retryable=True)
+        return self.error(f"sent an answer that {what}", advice, kind="stream", retryable=retryable)
 
     def output(self, what: str) -> Fault:
         """An answer that is too large to be used."""
@@ -173,7 +173,7 @@ class Faults:
         return f"Check the API key ({self._endpoint.api_key_source or 'as configured'}) and what it may use."
 
     def _quoted(self, words: str) -> str:
-        words = self.clean(self.redact(words), _MAX_WORDS).rstrip(".")
+        words = self.clean(self.redact(words).rstrip(" .\n"), _MAX_WORDS)
         return f': "{words}"' if words else ""
 
 

@@ -57,7 +57,7 @@ class OpenAiParser:
     def whole(self, value: object) -> list[Event]:
         """The text of an answer that came as one JSON object; the rest waits for `end`."""
         if not isinstance(value, dict) or not ("choices" in value or "error" in value):
-            raise self._faults.stream("is JSON, but not that of a chat completion")
+            raise self._faults.stream("is JSON, but no chat completion", retryable=False)
         self._value(value)
         self._reason = self._reason or "stop"  # the body is complete, whatever it says
         return self._deltas.take()
