@@ -66,6 +66,7 @@ class Server:
         self._authenticated = self.models.configured  # written by the reader only
         self._turns = WorkerPool("turn", MOST_TURNS)
         self._control = WorkerPool("control", MOST_CONTROL)
+        self._choices = WorkerPool("choice", 1)  # one thread: the choice that came last must hold
 
     def handlers(self) -> dict[str, Handler]:
         """The method table."""
@@ -104,8 +105,8 @@ class Server:
         self._connection.close()
         deadline = time.monotonic() + STOP_SECONDS
         # Slow requests that were read are answered too: some clients send session/new and end the input.
-        self._control.wait_idle(STOP_SECONDS)
-        self._turns.wait_idle(max(0.0, deadline - time.monotonic()))
+        for pool in (self._control, self._choices, self._turns):
+            pool.wait_idle(max(0.0, deadline - time.monotonic()))
         self.children.close()
 
     # Handshake
@@ -182,7 +183,7 @@ class Server:
             if result is not None:
                 self._editor.update(session.id, translate.config_options(options))
 
-        self._controlled(finish)(call)
+        self._choices.submit(lambda: run_handler(finish, call))
 
     # Turns
 

@@ -68,7 +68,8 @@ class Session:
         self.last_used = time.monotonic()
         self._default_model = default_model
         self._told_problem = ""
-        self._chosen: dict[str, str] = {}  # options that hold already and are about to be recorded
+        self._chosen_lock = threading.Lock()  # guards _chosen
+        self._chosen: dict[str, tuple[str, ...]] = {}  # values, oldest first, that are not recorded yet
         self._read_lock = threading.Lock()  # held while the file is read, so that it is read once
         self._conversation: Conversation | None = None
         self._turns_lock = threading.Lock()  # guards the queue and the two states below
@@ -114,22 +115,27 @@ class Session:
     @property
     def mode(self) -> str:
         """The session's mode."""
-        return self._chosen.get("mode") or self.conversation.options.get("mode", DEFAULT_MODE)
+        return self._option("mode", DEFAULT_MODE)
 
     @property
     def model(self) -> str:
         """The session's model."""
-        return self._chosen.get("model") or self.conversation.options.get("model", self._default_model)
+        return self._option("model", self._default_model)
+
+    def _option(self, option: str, default: str) -> str:
+        chosen = self._chosen.get(option)
+        return chosen[-1] if chosen else self.conversation.options.get(option, default)
 
     def choose(self, option: str, value: str) -> None:
         """Set an option in memory, from the next model or tool call on. Never blocks."""
-        self._chosen = {**self._chosen, option: value}
+        with self._chosen_lock:
+            self._chosen = {**self._chosen, option: (*self._chosen.get(option, ()), value)}
 
     def record_choice(self, option: str, value: str) -> None:
-        """Record an option that was set. Blocks for the disk."""
+        """Record an option that was set; called in the order of `choose`. Blocks for the disk."""
         self.note(records.option(option, value))
-        if self._chosen.get(option) == value:
-            self._chosen = {key: kept for key, kept in self._chosen.items() if key != option}
+        with self._chosen_lock:
+            self._chosen = {**self._chosen, option: self._chosen.get(option, ())[1:]}
 
     def unreported_damage(self) -> int:
         """How many damaged lines of the file the user has not been told of; they count as told now."""
