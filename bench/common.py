@@ -72,6 +72,11 @@ class Child:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
+    def cpu(self) -> float:
+        """Seconds of processor time that the child has used so far. Linux only."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def until(self, mark: bytes, count: int = 1) -> bytes:
         """All bytes up to the line that holds `mark` for the `count`th time."""
         blocks = [self._rest]

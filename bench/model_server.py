@@ -3,7 +3,7 @@
 A process of its own. `http://127.0.0.1:PORT/BEHAVIOUR/chat/completions`, where BEHAVIOUR is one of
     stream-N  N chunks, one write each     burst-N  N chunks in one write     flood  chunks without end
     stall     one chunk, then nothing      silent   no byte at all            busy   429, asks to wait 20 s
-    run       one call of the tool bash, then one chunk
+    run       one call of the tool bash, then one chunk                       paced-N  N chunks, 0.2 ms apart
 It prints its port, and then a line for each call: "asked TIME" and "closed TIME" when the caller went away
 before the answer was complete (seconds of the monotonic clock, which all processes share).
 """
@@ -78,6 +78,8 @@ def respond(sock: socket.socket, behaviour: str, body: bytes) -> None:
     sock.sendall(HEAD)
     for piece in pieces:
         sock.sendall(piece)
+        if kind == "paced":
+            time.sleep(0.0002)
     sock.sendall(chunk({}, "stop") + DONE)
 
 
