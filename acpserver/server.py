@@ -20,6 +20,7 @@ from acpserver.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    Cancelled,
     ProviderError,
     RpcError,
 )
@@ -33,6 +34,7 @@ from acpserver.session import Session, Turn
 from acpserver.session_methods import CAPABILITIES, SessionMethods
 from acpserver.sessions import Sessions
 from acpserver.store import Store
+from acpserver.tools.base import Tool
 from acpserver.tools.builtin import builtin_tools
 from acpserver.version import __version__
 from acpserver.workers import WorkerPool
@@ -70,7 +72,7 @@ class Server:
 
     def handlers(self) -> dict[str, Handler]:
         """The method table."""
-        methods = SessionMethods(self._sessions, self.models)
+        methods = SessionMethods(self._sessions, self.models, self.children)
         return {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
@@ -226,9 +228,10 @@ class Server:
                 with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
                     session.refresh()
                     provider = self.models.provider(session.model)
-                    loop = TurnLoop(session, turn, self._editor, provider, self.tools, self.config)
+                    tools = {**self.tools, **self._server_tools(session, turn)}
+                    loop = TurnLoop(session, turn, self._editor, provider, tools, self.config)
                     reason = loop.run()
-            except TimeoutError:  # cancelled before it could begin
+            except (TimeoutError, Cancelled):  # cancelled before it could begin
                 turn.call.answer({"stopReason": "cancelled"})
                 return
             except ProviderError as error:
@@ -237,6 +240,15 @@ class Server:
             finally:
                 session.file.sync()
         turn.call.answer(prompt_result(reason, loop, session, turn))
+
+    def _server_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
+        """The tools of the session's MCP servers; the user is told of servers that failed."""
+        if session.servers is None:
+            return {}
+        tools = session.servers.tools(turn.cancel)
+        for failure in session.servers.take_failures():
+            self._editor.updates(session.id, turn.cancel).remark(failure)
+        return tools
 
     def _tell_waiting(self, session: Session, turn: Turn) -> None:
         updates = self._editor.updates(session.id, turn.cancel)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from acpserver import records
 from acpserver.cancel import CancelFlag
+from acpserver.mcp import McpServers
 from acpserver.permissions import DEFAULT_MODE
 from acpserver.records import Conversation, Record
 from acpserver.rpc.call import Call
@@ -65,6 +66,7 @@ class Session:
         self.cwd = cwd
         self.roots = roots  # absolute; cwd is the first
         self.file = file
+        self.servers: McpServers | None = None  # those of the last request that opened the session
         self.last_used = time.monotonic()
         self._default_model = default_model
         self._told_problem = ""

@@ -8,7 +8,9 @@ from acpserver.agent.replay import replay
 from acpserver.client import Client
 from acpserver.errors import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, StoreError
 from acpserver.llm.providers import Models
+from acpserver.mcp import McpServers
 from acpserver.options import session_state
+from acpserver.processes import Children
 from acpserver.records import Conversation
 from acpserver.rpc.call import Call
 from acpserver.session import Session
@@ -31,19 +33,22 @@ CAPABILITIES: dict[str, object] = {
 class SessionMethods:
     """One handler for each method; the parameters have been checked against the schema."""
 
-    def __init__(self, sessions: Sessions, models: Models):
+    def __init__(self, sessions: Sessions, models: Models, children: Children):
         self._sessions = sessions
         self._models = models
+        self._children = children
 
     def new(self, call: Call) -> None:
         """Answered once the session is on disk: some clients end the process at once and load it later."""
         session = self._sessions.create(*_folders(call))
+        self._connect_servers(session, call)
         call.answer({"sessionId": session.id, **session_state(session, self._models)})
         self._sessions.tidy()
 
     def load(self, call: Call, client: Client) -> None:
         """Replay the whole conversation, then answer (rule S2)."""
         session = self._sessions.open(_session_id(call), *_folders(call))
+        self._connect_servers(session, call)
         updates = client.updates(session.id, call.cancel)
         for update in replay(session.file.read_only(), running=session.busy):
             if call.cancel.is_set():
@@ -54,6 +59,7 @@ class SessionMethods:
     def resume(self, call: Call) -> None:
         """Go on without a replay (rule S3); the beginning of an id is enough when it is unique."""
         session = self._sessions.open(_session_id(call), *_folders(call), by_prefix=True)
+        self._connect_servers(session, call)
         call.answer(session_state(session, self._models))
 
     def fork(self, call: Call) -> None:
@@ -63,6 +69,7 @@ class SessionMethods:
         session = self._sessions.fork(
             _session_id(call), *_folders(call), message_id if isinstance(message_id, str) else None
         )
+        self._connect_servers(session, call)
         call.answer({"sessionId": session.id, **session_state(session, self._models)})
 
     def list(self, call: Call) -> None:
@@ -101,6 +108,20 @@ class SessionMethods:
         self._sessions.forget(session.id)
         session.cancel(reason)
         session.wait_idle(CLOSE_SECONDS)
+        if session.servers is not None:
+            session.servers.close()
+
+    def _connect_servers(self, session: Session, call: Call) -> None:
+        """Begin to connect the request's MCP servers; those that the session has already are kept."""
+        given = call.params.get("mcpServers")
+        specs = [spec for spec in given if isinstance(spec, dict)] if isinstance(given, list) else []
+        before = session.servers
+        if before is not None and before.specs == specs:
+            return
+        session.servers = McpServers(specs, self._children, session.cwd)
+        session.servers.connect()
+        if before is not None:
+            before.close()
 
 
 def _session_id(call: Call) -> str:

@@ -32,6 +32,7 @@ ROOMS = """
     rpc.checker
     rpc.forgive
     rpc.schema
+    rpc.rules
     llm.types
     prompts
     records
@@ -77,6 +78,7 @@ ROOMS = """
     tools.ask
 
     permissions
+    mcp
     session
     sessions
     client

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import time
 
-from acpserver import jsontext
 from acpserver.llm.types import ToolCall, ToolResult, Usage
 from acpserver.tools.base import Action, Content, Tool, ToolOutcome
+from acpserver.tools.content import shorten, text_content
 
 Update = dict[str, object]
 
-SHOWN = 40_000  # bytes of JSON that one text of an update may take
-SHOWN_VALUE = 8_000  # the same for one string inside rawInput or rawOutput
+SHOWN_VALUE = 8_000  # bytes of JSON that one string inside rawInput or rawOutput may take
 
 
 def call_shown(call: ToolCall, tool: Tool | None, action: Action | None) -> Update:
@@ -82,11 +81,6 @@ def tool_ended(answer: ToolResult, shown: Update) -> Update:
     if not update["content"]:
         del update["content"]
     return update
-
-
-def text_content(text: str) -> Content:
-    """Text as tool call content."""
-    return {"type": "content", "content": {"type": "text", "text": shorten(text, SHOWN)}}
 
 
 def text_chunk(kind: str, message_id: str, text: str) -> Update:
@@ -157,16 +151,3 @@ def _shortened(value: object) -> object:
     if isinstance(value, list):
         return [_shortened(item) for item in value[:200]]
     return value
-
-
-def shorten(text: str, limit: int) -> str:
-    """`text` if its JSON takes at most `limit` bytes, else its head and tail with the cut said."""
-    if len(text) * 6 <= limit or jsontext.encoded_size(text) <= limit:
-        return text
-    share = limit * len(text) // jsontext.encoded_size(text)  # characters that would fit, evenly spread
-    while True:
-        head, tail = text[: share * 2 // 3], text[len(text) - share // 3 :]
-        short = f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
-        if jsontext.encoded_size(short) <= limit or share < 64:
-            return short
-        share = share * 3 // 4

@@ -21,9 +21,10 @@ from acpserver.errors import (
     ConnectionClosed,
     RpcError,
 )
-from acpserver.rpc import legacy, message, schema
+from acpserver.rpc import message, schema
 from acpserver.rpc.call import Call, CallTable, Handler, run_handler
 from acpserver.rpc.message import Invalid, Notification, Request, RequestId, Response
+from acpserver.rpc.rules import ACP, Rules
 from acpserver.transports.stdio import Growing, LineWriter
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Connection:
         admit: Callable[[str], None] | None = None,
         strict: bool = False,
         observe: Callable[[bytes], None] | None = None,
+        rules: Rules = ACP,
     ):
         self._lines = lines
         self._writer = writer
@@ -71,6 +73,7 @@ class Connection:
         self._admit = admit
         self._strict = strict
         self._observe = observe
+        self._rules = rules
         self._pending_lock = threading.Lock()  # guards the ids, the pending requests and _closed
         self._next_id = FIRST_ID
         self._pending: dict[str, _Pending] = {}
@@ -108,19 +111,19 @@ class Connection:
                 self._accept(received.method, received.params, received.id)
             elif isinstance(received, Notification):
                 self._accept(received.method, received.params, None)
-            elif isinstance(received, Invalid):
+            elif isinstance(received, Invalid) and self._rules.is_strict:
                 self.send_error(received.id, received.error)
         except Exception:  # the reader goes on whatever one line did to it
             log.exception("a message could not be handled")
 
     def _accept(self, method: str, params: object, request_id: RequestId | None) -> None:
         """Check one call and hand it to its handler."""
-        if method == "$/cancel_request":
+        if method == self._rules.cancel_method:
             self._cancel_call(params)
             if request_id is None:
                 return
         try:
-            method, params = legacy.canonical(method, params)
+            method, params = self._rules.canonical(method, params)
             if self._admit:
                 self._admit(method)
             handler = self._handlers.get(method)
@@ -138,9 +141,9 @@ class Connection:
 
     def _checked(self, method: str, params: object) -> dict[str, object]:
         """The parameters, mended where receivers are told to. Raises `RpcError` -32602."""
-        params, forgiven = schema.forgive_params(method, params)
+        params, forgiven = self._rules.forgive_params(method, params)
         _log_forgiven(method, forgiven)
-        faults = schema.check_params(method, params)
+        faults = self._rules.check_params(method, params)
         if faults:
             raise RpcError.with_details(INVALID_PARAMS, describe(faults))
         if params is None:
@@ -171,7 +174,7 @@ class Connection:
         """
         flag = cancel or CancelFlag()
         flag.check()
-        self._check_out(schema.check_params(method, params), method)
+        self._check_out(self._rules.check_params(method, params), method)
         request_id, pending = self._register(method)
         self._writer.put(message.encode(message.request(request_id, method, params)))
         with flag.waking(pending.done.set):
@@ -183,7 +186,7 @@ class Connection:
             self._pending.pop(message.id_key(request_id), None)
         if pending.closed:
             raise ConnectionClosed(f"{method}: the other side is gone")
-        self.notify("$/cancel_request", {"requestId": request_id})
+        self.notify(self._rules.cancel_method, {"requestId": request_id})
         if not answered:
             raise TimeoutError(f"{method}: no answer within {timeout:g} s")
         flag.check()
@@ -191,12 +194,12 @@ class Connection:
 
     def notify(self, method: str, params: dict[str, object]) -> None:
         """Send a notification. Never waits."""
-        self._check_out(schema.check_params(method, params), method)
+        self._check_out(self._rules.check_params(method, params), method)
         self._writer.put(message.encode(message.notification(method, params)))
 
     def put_growing(self, line: Growing, method: str, params: dict[str, object]) -> None:
         """Queue a line that may grow while it waits; `params` is what it would say if it did not."""
-        self._check_out(schema.check_params(method, params), method)
+        self._check_out(self._rules.check_params(method, params), method)
         self._writer.put(line)
 
     def extend(self, line: Growing, text: str) -> bool:
@@ -223,6 +226,8 @@ class Connection:
             return
         with self._pending_lock:
             pending = self._pending.pop(message.id_key(response.id), None)
+            if pending is None and isinstance(response.id, str) and not self._rules.is_strict:
+                pending = self._pending.pop(response.id, None)  # a number's key is its digits
         if pending is None:
             log.debug("answer to an unknown request: %r", response.id)
             return
@@ -232,9 +237,9 @@ class Connection:
     def _result_of(self, method: str, response: Response) -> dict[str, object]:
         if response.error is not None:
             raise response.error
-        result, forgiven = schema.forgive_result(method, response.result)
+        result, forgiven = self._rules.forgive_result(method, response.result)
         _log_forgiven(method, forgiven)
-        faults = schema.check_result(method, result)
+        faults = self._rules.check_result(method, result)
         if faults or not isinstance(result, dict):
             details = f"{method}: the answer does not fit: {describe(faults)}"
             raise RpcError.with_details(INTERNAL_ERROR, details)
@@ -244,7 +249,7 @@ class Connection:
 
     def send_result(self, call: Call, result: object) -> None:
         """Send the result of a request of the peer. For `Call.answer`, which knows whether it may."""
-        faults = schema.check_result(call.method, result)
+        faults = self._rules.check_result(call.method, result)
         self._log_faults(faults, call.method)
         try:
             if faults and self._strict:
