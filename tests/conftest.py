@@ -16,7 +16,7 @@ GRACE = 2.0  # seconds for threads and children that are already on their way ou
 # Whatever these say about the developer's machine, the tests must not see it.
 HIDDEN_PREFIXES = ("ACPSERVER_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "OLLAMA_", "XDG_")
 HIDDEN_SUFFIXES = ("_API_KEY", "_PROXY")
-HIDDEN_NAMES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NO_COLOR", "FORCE_COLOR", "PYTHONPATH")
+HIDDEN_NAMES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NO_COLOR", "FORCE_COLOR", "PYTHON", "PYTHONPATH")
 
 # The same examples on every run: a failure in CI is the failure at home.
 hypothesis.settings.register_profile("acpserver", deadline=None, derandomize=True, database=None)
