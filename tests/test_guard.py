@@ -15,7 +15,7 @@ import pytest
 
 from acpserver import system
 from acpserver.errors import ToolError
-from acpserver.processes import Child, Children
+from acpserver.processes import Child, Children, python_command
 
 ROOT = str(Path(__file__).parents[1])
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="markers are found by /proc")
@@ -147,6 +147,40 @@ def test_the_guard_stands_aside_from_signals_and_is_small(children: Children) ->
     assert process.cwd() == "/"
 
 
+def test_the_guard_ends_the_groups_it_was_told_of_and_no_others() -> None:
+    shells = [
+        subprocess.Popen(
+            ["sh", "-c", line],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for line in ("echo $$; exec sleep 60", "sh -c 'echo $$; exec sleep 60' & :", "echo $$; exec sleep 60")
+    ]
+    pids = [int(shell.stdout.readline()) for shell in shells if shell.stdout]
+    shells[1].wait(5)
+    running, headless, over = (shell.pid for shell in shells)
+    told = f"+{running}\n+{headless}\n~{headless}\n+{over}\n-{over}\n".encode()
+    subprocess.run(python_command("acpserver.guard", "watch", "nobody:"), input=told, timeout=10, check=True)
+    assert shells[0].wait(5) == -signal.SIGTERM
+    assert eventually(lambda: gone(pids[1]), 1.0)
+    assert not gone(pids[2])
+    shells[2].kill()
+    shells[2].wait(5)
+    for shell in shells:
+        assert shell.stdout
+        shell.stdout.close()
+
+
+def test_a_group_number_that_was_given_to_somebody_new_is_spared() -> None:
+    stranger = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL, start_new_session=True)
+    told = f"+{stranger.pid}\n~{stranger.pid}\n".encode()  # its first process is alive: not ours
+    subprocess.run(python_command("acpserver.guard", "watch", "nobody:"), input=told, timeout=10, check=True)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait(5)
+
+
 def ignores(pid: int, number: int) -> bool:
     """Whether the process ignores the signal (proc(5), SigIgn)."""
     if not sys.platform.startswith("linux"):
@@ -158,7 +192,7 @@ def ignores(pid: int, number: int) -> bool:
 
 
 def test_a_dead_guard_is_replaced_and_the_new_one_knows_everything(children: Children) -> None:
-    first, _ = start(children, "echo $$; exec sleep 60")
+    first, _ = start(children, "echo $$; exec env -i sleep 60")  # found by its group alone
     old = guard_of(children)
     old.kill()
     old.wait(5)
@@ -200,6 +234,7 @@ def test_a_child_sees_neither_keys_nor_our_descriptors_nor_an_outer_marker(
     os.set_inheritable(write, True)  # even one that somebody forgot to protect
     child = children.start(["sh", "-c", "env; ls /dev/fd/ | tr '\\n' ' '"], "/", env={"MORE": "yes"})
     text = child.popen.communicate(timeout=5)[0].decode()
+    assert system.MARKER not in psutil.Process(guard_of(children).pid).environ()
     os.close(read)
     os.close(write)
     assert "s3cr3t" not in text and "f00f" not in text and "MORE=yes" in text

@@ -11,7 +11,7 @@ import pytest
 from acpserver.errors import Cancelled, ToolError
 from acpserver.tools.base import READ
 from acpserver.tools.files import ListFiles, ReadFile
-from acpserver.tools.textfile import MAX_BYTES
+from acpserver.tools.textfile import MAX_BYTES, read_bytes
 from tests.fakes.tool_context import Surroundings
 
 
@@ -128,6 +128,23 @@ def test_a_link_that_is_put_there_after_the_check_is_not_followed(here: Surround
     file.symlink_to("/etc/passwd")
     with pytest.raises(ToolError):
         action.run()
+
+
+def test_a_pipe_that_is_put_there_after_the_check_does_not_hang(here: Surroundings, tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("fine")
+    action = here.prepare(ReadFile(), path="a")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ToolError, match="not a regular file"):
+        action.run()
+
+
+def test_reading_follows_no_link_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    with pytest.raises(ToolError):
+        read_bytes(str(tmp_path / "link"))
 
 
 def test_folders_come_first_and_hidden_entries_too(here: Surroundings, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class OutputPump:
         try:
             while data := os.read(self._stream.fileno(), 65536):
                 with self._changed:
-                    self._changed.wait_for(lambda: len(self._waiting) < self._ROOM or self._discarding)
+                    self._changed.wait_for(lambda: len(self._waiting) < self._ROOM)
                     if not self._discarding:
                         self._waiting += data
                     self._changed.notify_all()
