@@ -132,6 +132,7 @@ class McpServer:
             self._complaints.append(line)
 
     def _last_words(self) -> str:
+        self._threads[-1].join(0.2)  # what a dying server says may come after its end of output
         words = b" / ".join(list(self._complaints)[-3:]).decode("utf-8", "replace")
         return f" (it said: {words[-300:]})" if words else ""
 
