@@ -101,7 +101,9 @@ class Caller:
             cancel.check()
             if has_answered:
                 raise explain_broken(error, self._faults, self._endpoint) from None
-            raise explain(error, self._faults, self._endpoint, line) from None
+            raise explain(
+                error, self._faults, self._endpoint, connected=line.connected, reused=line.reused
+            ) from None
 
     def _batches(
         self, prepared: HttpRequest, request: ModelRequest, cancel: CancelFlag

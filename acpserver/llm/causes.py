@@ -14,7 +14,6 @@ import requests
 import urllib3.exceptions as urllib3_errors
 
 from acpserver.llm.faults import Fault, Faults
-from acpserver.llm.pool import Line
 from acpserver.llm.types import Endpoint
 
 FAILURES = (requests.RequestException, urllib3_errors.HTTPError, http.client.HTTPException, OSError)
@@ -25,14 +24,19 @@ _CHECK = "Check the base URL, the network and the proxy settings."
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
-def explain(error: BaseException, faults: Faults, endpoint: Endpoint, line: Line) -> Fault:
-    """The error for one of `FAILURES`, raised before the headers of the answer had come."""
+def explain(
+    error: BaseException, faults: Faults, endpoint: Endpoint, *, connected: bool, reused: bool
+) -> Fault:
+    """The error for one of `FAILURES`, raised before the headers of the answer had come.
+
+    `connected`: the request was on its way; `reused`: on a kept connection.
+    """
     chain = _chain(error)
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
         return faults.error("cannot be called: its URL or a header is invalid", _CHECK, kind="request")
     if found := _first(chain, ssl.SSLError):
         return _tls(found, faults)
-    if not line.connected:
+    if not connected:
         return _unconnected(error, chain, faults, endpoint)
     if _first(chain, *_TIMEOUTS):
         return faults.network(f"sent nothing for {endpoint.idle_timeout:g} s", "Send the prompt again later.")
@@ -42,7 +46,7 @@ def explain(error: BaseException, faults: Faults, endpoint: Endpoint, line: Line
         "closed the connection without an answer",
         "Send the prompt again.",
         # A kept connection may simply have grown old: a new one is tried at once.
-        retry_after=0.0 if line.reused else None,
+        retry_after=0.0 if reused else None,
     )
 
 
