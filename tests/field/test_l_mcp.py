@@ -1,0 +1,59 @@
+"""MCP servers that an editor asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fakes.editor import Editor
+from tests.fakes.llm_answers import text, tool_call
+from tests.fakes.llm_server import FakeLlm
+from tests.test_mcp import REPOSITORY, spec
+
+
+def model(server: FakeLlm) -> tuple[str, ...]:
+    return ("--model", "fake", "--base-url", server.base_url)
+
+
+def tools_of(request: object) -> list[str]:
+    body = request.body  # type: ignore[attr-defined]
+    return [tool["function"]["name"] for tool in body["tools"]]
+
+
+def test_row_188_a_server_that_does_not_start_is_told_and_the_session_works(tmp_path: Path) -> None:
+    """A server failed to start, and nobody was told."""
+    bad = {"name": "gone", "command": "/does/not/exist", "args": [], "env": []}
+    with Editor("--model", "offline") as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path, mcpServers=[bad])
+        turn = editor.prompt(session, "say fine")
+        assert turn.wait() == "end_turn"
+        assert "The MCP server gone cannot be used" in turn.thoughts
+        assert turn.text == "fine\n"
+        again = editor.prompt(session, "say fine")
+        assert again.wait() == "end_turn"
+        assert again.thoughts == ""
+
+
+def test_rows_189_190_the_tools_are_offered_with_the_first_prompt_and_called() -> None:
+    """Servers were connected, or asked for, and their tools never reached the model."""
+    with FakeLlm() as server, Editor(*model(server), permission="allow_once") as editor:
+        server.script(tool_call("mcp__files__echo", {"text": "ping"}), text("done"))
+        editor.initialize()
+        session = editor.new_session(REPOSITORY, mcpServers=[spec("files")])
+        turn = editor.prompt(session, "use the tool")
+        assert turn.wait(10.0) == "end_turn"
+        first, second = server.requests
+        assert "mcp__files__echo" in tools_of(first)
+        assert second.body["messages"][-1]["content"] == "echo: ping"
+        (call,) = turn.calls
+        assert (call["status"], call["title"], call["kind"]) == ("completed", "files: echo", "other")
+
+
+def test_row_193_the_servers_variables_reach_it() -> None:
+    """A server that needs a variable did not get it."""
+    with FakeLlm() as server, Editor(*model(server), permission="allow_once") as editor:
+        server.script(tool_call("mcp__files__env", {"text": "TOKEN"}), text("done"))
+        editor.initialize()
+        session = editor.new_session(REPOSITORY, mcpServers=[spec("files", env={"TOKEN": "t-1"})])
+        assert editor.prompt(session, "use the tool").wait(10.0) == "end_turn"
+        assert server.requests[1].body["messages"][-1]["content"] == "t-1"
