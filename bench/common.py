@@ -19,9 +19,10 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
+AnyChild = TypeVar("AnyChild", bound="Child")
 LIMIT = 120.0  # seconds after which a wait is a failure
 
 
@@ -37,7 +38,7 @@ class Child:
         self._out = self.process.stdout.fileno()
         self._rest = b""
 
-    def __enter__(self) -> Child:
+    def __enter__(self: AnyChild) -> AnyChild:
         return self
 
     def __exit__(self, *_error: object) -> None:
