@@ -1,8 +1,20 @@
-"""`python -m acpserver`: the same as the installed command. Runs on the main thread; owns nothing."""
+"""`python -m acpserver`, and the installed command: loads the program and runs it on the main thread."""
 
 from __future__ import annotations
 
-from acpserver.cli import main
+import gc
+
+gc.disable()  # nothing of what is loaded becomes garbage; looking for some takes 8 ms, and an editor waits
+
+from acpserver import cli  # noqa: E402
+
+
+def main() -> int:
+    """Run the command line and return the exit status."""
+    gc.freeze()  # nor will it later
+    gc.enable()
+    return cli.main()
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

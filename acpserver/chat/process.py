@@ -29,7 +29,7 @@ sys.path[:] = filter(None, sys.path)
 if sys.argv[1] not in sys.path:
     sys.path.insert(0, sys.argv[1])
 sys.argv[:2] = ["acpserver"]
-from acpserver.cli import main
+from acpserver.__main__ import main
 sys.exit(main())
 """
 
