@@ -43,6 +43,7 @@ def facts(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str
     yield "python", f"{sys.version.split()[0]} ({sys.executable})"
     yield "packages", ", ".join(f"{name} {installed(name) or 'missing'}" for name in PACKAGES)
     yield "config file", _file_state(config.config_file)
+    yield "state folder", config.state_dir or "none, because there is no home folder"
     yield "model", _with_source(config, "model", config.model or "none")
     if config.model and config.model != OFFLINE:
         yield "endpoint", _with_source(config, "base_url", without_secrets(config.base_url))
@@ -63,6 +64,11 @@ def findings(config: Config) -> Iterator[str]:
     path = config.config_file
     if path and os.path.exists(path) and not os.access(path, os.R_OK):
         yield f"{path} exists but cannot be read, so its settings are not used."
+    folder = _existing_folder(config.state_dir)
+    if not config.state_dir:
+        yield "sessions cannot be saved: there is no home folder. Set HOME or ACPSERVER_HOME."
+    elif not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        yield f"sessions cannot be saved in {config.state_dir}: {folder} is no folder that we may write to."
     if config.missing:
         yield f"{config.missing}."
     elif config.model != OFFLINE and not missing:
@@ -106,6 +112,13 @@ def _endpoint_findings(config: Config) -> Iterator[str]:
     if models and config.model not in models:
         shown = ", ".join(models[:SHOWN_MODELS]) + (", ..." if len(models) > SHOWN_MODELS else "")
         yield f"the endpoint does not offer the model {config.model!r}, but {shown}."
+
+
+def _existing_folder(path: str) -> str:
+    """The nearest thing on the way to `path` that exists: the rest would have to be made in it."""
+    while path and not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _file_state(path: str) -> str:

@@ -140,6 +140,15 @@ def test_the_config_file_is_named_whether_it_exists_or_not(
     assert f"model        offline (from {path})" in lines
 
 
+def test_a_state_folder_that_cannot_be_made_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").write_text("a file where the folder should be")
+    lines = report(capsys, status=1, ACPSERVER_MODEL="offline", ACPSERVER_HOME=str(tmp_path))
+    assert f"state folder {tmp_path / 'state'}" in lines
+    assert [line for line in lines if line.startswith("problem: sessions cannot be saved")]
+
+
 def test_a_url_is_shown_without_what_may_be_secret() -> None:
     assert doctor.without_secrets("https://me:pw@host:1/v1?key=1#x") == "https://host:1/v1"
     assert doctor.without_secrets("nonsense") == "(not a URL)"

@@ -17,6 +17,8 @@ import pytest
 import acpserver
 from acpserver import config
 from acpserver.llm import offline
+from acpserver.permissions import MODES
+from acpserver.server import Server
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("bin/acpserver", "bin/environment", "bin/quickstart", "bin/test")
@@ -145,6 +147,13 @@ def test_the_readme_explains_every_command_of_the_offline_model() -> None:
     commands = [re.split(r"\s{2,}", line.strip())[0] for line in offline.HELP.splitlines()[1:]]
     assert len(commands) > 10
     assert [command for command in commands if f"| `{command}` |" not in text] == []
+
+
+def test_the_readme_lists_the_methods_and_the_tools_there_are() -> None:
+    text = readme()
+    server = Server(config.Config(model="offline"))
+    named = [*server.handlers(), *server.tools, *(mode.id for mode in MODES)]
+    assert [name for name in named if f"`{name}`" not in text] == []
 
 
 def test_the_readme_s_json_is_json_and_its_links_lead_somewhere() -> None:
