@@ -1,13 +1,14 @@
 """The editor as an object: one method per ACP client method, its capability checked first.
 
-`Client` may be used by any thread. `TurnUpdates` belongs to one turn and its thread; it merges text that
-follows text while the line before still waits to be written.
+`Client` may be used by any thread. `TurnUpdates` belongs to one turn and its thread, or to one replay; it
+merges text that follows text while the line before still waits to be written.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from acpserver import jsontext
 from acpserver.cancel import CancelFlag
@@ -15,6 +16,7 @@ from acpserver.errors import Cancelled, ConnectionClosed, RpcError
 from acpserver.rpc.connection import Connection
 
 Update = dict[str, object]
+Story = AbstractContextManager[object]
 
 LONGEST_TEXT = 4_000
 """Characters in one text chunk: even when every one is escaped the line stays under 64 KiB, the limit of
@@ -81,26 +83,34 @@ class Client:
             return None
         return str(content.get("answer", ""))
 
-    def updates(self, session_id: str, cancel: CancelFlag) -> TurnUpdates:
-        """The updates of one turn, or of one replay."""
-        return TurnUpdates(self._connection, session_id, cancel, self.can("session", "notices"))
+    def updates(self, session_id: str, story: Story, cancel: CancelFlag) -> TurnUpdates:
+        """The updates of one turn, or of one replay; `story` keeps the two apart (`Session.story`)."""
+        return TurnUpdates(self._connection, session_id, story, cancel, self.can("session", "notices"))
 
 
 class TurnUpdates:
     """Sends the updates of one turn, in order, waiting while the client is far behind."""
 
-    def __init__(self, connection: Connection, session_id: str, cancel: CancelFlag, notices: bool):
+    def __init__(
+        self, connection: Connection, session_id: str, story: Story, cancel: CancelFlag, notices: bool
+    ):
         self._connection = connection
         self._session_id = session_id
+        self._story = story
         self._cancel = cancel
         self._notices = notices
         self._last: _TextLine | None = None
 
     def send(self, update: Update) -> None:
         """Send any update."""
-        self._last = None
         self._connection.wait_for_room(self._cancel)
-        self._connection.notify("session/update", {"sessionId": self._session_id, "update": update})
+        with self._story:
+            self._last = None
+            self._connection.notify("session/update", {"sessionId": self._session_id, "update": update})
+
+    def break_text(self) -> None:
+        """Let text that follows begin a new line, behind what has been queued meanwhile."""
+        self._last = None
 
     def remark(self, text: str) -> None:
         """Tell the user something that is not the model's: as a notice, or else as a thought."""
@@ -111,14 +121,15 @@ class TurnUpdates:
 
     def text(self, kind: str, message_id: str, text: str) -> None:
         """Send text of a message; `kind` is "agent_message_chunk" or "agent_thought_chunk"."""
-        last = self._last
-        if last and last.key == (kind, message_id) and len(text) <= last.room:
-            if self._connection.extend(last, text):
-                return
-        for piece in split_text(text):
-            self._connection.wait_for_room(self._cancel)
-            self._last = line = _TextLine(self._session_id, kind, message_id, piece)
-            self._connection.put_growing(line, "session/update", line.params)
+        with self._story:
+            last = self._last
+            if last and last.key == (kind, message_id) and len(text) <= last.room:
+                if self._connection.extend(last, text):
+                    return
+            for piece in split_text(text):
+                self._connection.wait_for_room(self._cancel)
+                self._last = line = _TextLine(self._session_id, kind, message_id, piece)
+                self._connection.put_growing(line, "session/update", line.params)
 
 
 class _TextLine:

@@ -96,8 +96,11 @@ class Cancelled(AcpError):
     """The work was cancelled: raised by a cancel flag and by every operation that it woke."""
 
 
-class StoreError(AcpError):
-    """A session file could not be changed; `str(error)` says why, for a person."""
+class StoreError(RpcError):
+    """A session file could not be read or changed; `details` says why, for a person."""
+
+    def __init__(self, details: str):
+        super().__init__(INTERNAL_ERROR, None, {"details": details})
 
 
 class ConfigError(AcpError):

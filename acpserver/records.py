@@ -119,7 +119,7 @@ class Conversation:
             return
         try:
             taker(self, record)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             self.damaged += 1
 
     def _session(self, record: Record) -> None:

@@ -231,7 +231,7 @@ class Server:
                     tools = {**self.tools, **self._server_tools(session, turn)}
                     loop = TurnLoop(session, turn, self._editor, provider, tools, self.config)
                     reason = loop.run()
-            except (TimeoutError, Cancelled):  # cancelled before it could begin
+            except Cancelled:  # cancelled before it could begin
                 turn.call.answer({"stopReason": "cancelled"})
                 return
             except ProviderError as error:
@@ -247,11 +247,11 @@ class Server:
             return {}
         tools = session.servers.tools(turn.cancel)
         for failure in session.servers.take_failures():
-            self._editor.updates(session.id, turn.cancel).remark(failure)
+            self._editor.updates(session.id, session.story, turn.cancel).remark(failure)
         return tools
 
     def _tell_waiting(self, session: Session, turn: Turn) -> None:
-        updates = self._editor.updates(session.id, turn.cancel)
+        updates = self._editor.updates(session.id, session.story, turn.cancel)
         updates.remark("Another process runs a turn in this session; this one waits for it.")
 
     @property

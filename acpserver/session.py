@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from acpserver import records
 from acpserver.cancel import CancelFlag
+from acpserver.llm.types import ToolCall
 from acpserver.mcp import McpServers
 from acpserver.permissions import DEFAULT_MODE
 from acpserver.records import Conversation, Record
@@ -29,6 +30,8 @@ class Turn:
     prompt: list[dict[str, object]]  # ACP ContentBlock objects
     time_limit: float | None = None  # seconds
     started: float = field(default_factory=time.monotonic)
+    running_call: ToolCall | None = None
+    """The tool call that runs now; guarded by the session's `story`."""
 
     @property
     def cancel(self) -> CancelFlag:
@@ -68,11 +71,15 @@ class Session:
         self.file = file
         self.servers: McpServers | None = None  # those of the last request that opened the session
         self.last_used = time.monotonic()
+        self.story = threading.RLock()
+        """Held while the file is used, while a record and the update that tells it go out together, and
+        for a whole replay: so a replay in mid-turn tells each thing once. Never taken by the reader."""
+        self.unfinished: Callable[[], list[dict[str, object]]] | None = None
+        """While a turn runs here: the updates that tell what it has shown and not recorded yet."""
         self._default_model = default_model
         self._told_problem = ""
         self._chosen_lock = threading.Lock()  # guards _chosen
         self._chosen: dict[str, tuple[str, ...]] = {}  # values, oldest first, that are not recorded yet
-        self._read_lock = threading.Lock()  # held while the file is read, so that it is read once
         self._conversation: Conversation | None = None
         self._turns_lock = threading.Lock()  # guards the queue and the two states below
         self._idle = threading.Condition(self._turns_lock)
@@ -84,34 +91,57 @@ class Session:
 
     @property
     def conversation(self) -> Conversation:
-        """What the records add up to; read from the file when it is not in memory. May block for the disk."""
-        with self._read_lock:
-            if self._conversation is None:
-                self._conversation = self._read()
-            return self._conversation
+        """What the records add up to; read from the file when it is not in memory. May block for the disk.
+
+        Raises `StoreError` when the file cannot be read.
+        """
+        conversation = self._conversation
+        if conversation is None:
+            with self.story:
+                self.records()
+                conversation = self._conversation
+        assert conversation is not None
+        return conversation
+
+    def records(self) -> list[Record | None]:
+        """All records as they are now, None for each damaged line; the conversation follows them.
+
+        Raises `StoreError` when the file cannot be read.
+        """
+        with self.story:
+            found = self.file.read()
+            conversation = Conversation()
+            for record in found:
+                conversation.add(record)
+            self._conversation = conversation
+            return found
 
     def refresh(self) -> None:
-        """Take in what another process has appended; called when a turn begins."""
-        with self._read_lock:
-            if self._conversation is None or (self.file.has_news() and not self.file.problem):
-                self._conversation = self._read()
+        """Take in what another process has appended; called when a turn begins. Raises `StoreError`."""
+        with self.story:
+            if self.file.is_gone() and self._conversation is not None and not self._conversation.turns:
+                # Another process has swept it away because it was never used; now it is.
+                self.file.create(self._first_records(self._conversation))
+            elif self._conversation is None or (self.file.has_news() and not self.file.problem):
+                self.records()
 
-    def _read(self) -> Conversation:
-        conversation = Conversation()
-        for record in self.file.read():
-            conversation.add(record)
-        return conversation
+    def _first_records(self, conversation: Conversation) -> list[Record]:
+        options = [records.option(name, value) for name, value in conversation.options.items()]
+        return [records.header(self.file.session_id, self.cwd), *options]
 
     def note(self, record: Record) -> None:
         """Write a record and add it to the conversation. Blocks for the disk."""
-        conversation = self.conversation  # before the record is in the file, or it would count twice
-        self.file.append(record)
-        conversation.add(record)
+        with self.story:
+            conversation = self.conversation  # before the record is in the file, or it would count twice
+            self.file.append(record)
+            conversation.add(record)
 
     def unload(self) -> None:
         """Drop the conversation from memory unless a turn runs; it is read again when it is needed."""
-        with self._turns_lock:
-            if not self._served and self.file.stored and not self.file.problem:
+        if self.busy:
+            return
+        with self.story:
+            if self.file.stored and not self.file.problem:
                 self._conversation = None
 
     @property

@@ -1,7 +1,8 @@
-"""The file of one session: append, read what is new, hold it for a turn, delete.
+"""The file of one session: create, append, read, hold it for a turn, delete.
 
-A JSON Lines file that is only ever appended to, and beside it a lock file. Any thread may call. A line that
-was acknowledged is never changed or removed, whatever else the file holds.
+A JSON Lines file that is only ever appended to, and beside it a lock file. Any thread may call, one at a
+time: `Session.story` sees to that. A line that was acknowledged is never changed or removed, whatever else
+the file holds.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from acpserver import jsontext
-from acpserver.errors import StoreError
+from acpserver.errors import Cancelled, StoreError
 from acpserver.records import Record
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02  # between two looks at a lock that another process holds
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+DELETED = "The session was deleted elsewhere"
 
 
 def warm_up() -> ModuleType:
@@ -41,114 +42,147 @@ class SessionFile:
     def __init__(self, path: str, session_id: str):
         self.path = path
         self.session_id = session_id
-        self.offset = 0
-        """How much of the file has been read or written here: what is behind it came from elsewhere."""
         self.stored = True
         """Whether there was a file at all: without one, a missing file does not mean "deleted"."""
         self.problem = ""
-        """Why the last append did not reach the disk, for a person; "" when it did."""
-        self._write_lock = threading.Lock()  # guards the offset, the backlog and the order of lines
+        """Why the last record did not reach the disk, for a person; "" when it did."""
+        self._known = 0
+        """How much of the file has been read or written here: what is behind it came from elsewhere."""
         self._backlog: list[bytes] = []
+        """Lines that the disk did not take."""
+
+    def create(self, records: Iterable[Record]) -> None:
+        """Make the file of a new session, on disk with these records when this returns.
+
+        When the disk does not take it, `problem` says so, and the next `append` tries again.
+        """
+        self.stored = False
+        self._backlog = [_line(record) for record in records]
+        self._flush()
 
     def append(self, record: Record) -> None:
         """Write one record, behind whatever the file ends with.
 
         When the disk does not take it, it is kept and written with the next one; `problem` says so.
         """
-        line = jsontext.dumps(record).encode("ascii") + b"\n"
-        with self._write_lock:
-            self._backlog.append(line)
-            try:
-                self._write_backlog()
-            except FileNotFoundError:
-                if self.stored:
-                    self._backlog.clear()  # the session was deleted; it must not come back
-            except OSError as error:
-                self.fail(error)
-            else:
-                self.problem = ""
+        self._backlog.append(_line(record))
+        self._flush()
 
-    def _write_backlog(self) -> None:
+    def _flush(self) -> None:
+        try:
+            if self.stored:
+                self._append_backlog()
+            else:
+                self._create_with_backlog()
+        except OSError as error:
+            if self.stored and isinstance(error, FileNotFoundError):
+                self._backlog.clear()  # it must not come back
+                self.problem = DELETED
+            else:
+                self._fail(error)
+        else:
+            self.problem = ""
+
+    def _append_backlog(self) -> None:
         """Append with one write, which the system keeps apart from those of other processes (POSIX
         write, O_APPEND). A torn last line, from a crash or a full disk, is closed off first."""
         fd = os.open(self.path, os.O_RDWR | os.O_APPEND | NO_FOLLOW)
         try:
             size = os.lseek(fd, 0, os.SEEK_END)
-            if size:
-                os.lseek(fd, -1, os.SEEK_END)
-                if os.read(fd, 1) != b"\n":
-                    self._backlog.insert(0, b"\n")
-            written = os.write(fd, b"".join(self._backlog))
+            closing = b""
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                closing = b"\n"
+            written = os.write(fd, closing + b"".join(self._backlog))
         finally:
             os.close(fd)
-        if self.offset == size:
-            self.offset += written
+        if self._known == size:
+            self._known += written
+        written -= len(closing)
         while self._backlog and written >= len(self._backlog[0]):
             written -= len(self._backlog.pop(0))
         if self._backlog:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def fail(self, error: OSError) -> None:
-        """Note that the disk does not take it."""
+    def _create_with_backlog(self) -> None:
+        """A file that is there whole or not at all."""
+        folder = os.path.dirname(self.path)
+        _make_folder(folder)
+        data = b"".join(self._backlog)
+        temporary = self.path + ".new"
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            os.rename(temporary, self.path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync(folder)
+        self.stored = True
+        self._known = len(data)
+        self._backlog.clear()
+
+    def _fail(self, error: OSError) -> None:
         self.problem = f"The session cannot be saved: {error.strerror or error}"
         log.info("%s: %s", self.path, error)
 
     def sync(self) -> None:
         """Make sure that what was appended survives a power cut. Blocks for the disk."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | NO_FOLLOW)
-        except OSError:
-            return  # deleted, or `problem` says why it could not be written either
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            self.fail(error)
-        finally:
-            os.close(fd)
+        error = _sync(self.path)
+        if error is not None and not isinstance(error, FileNotFoundError):
+            self._fail(error)
 
-    def read(self) -> Iterator[Record | None]:
+    def read(self) -> list[Record | None]:
         """All records, and None for each line that is damaged; from now on all of them are known here.
 
-        A last line without its end is left for later: it may still be being written.
+        A last line without its end is left for later: it may still be being written. Raises `StoreError`
+        when the file cannot be read, since a conversation must not go on as if it were empty.
         """
-        with self._write_lock:
-            data = self._read_all()
-            self.offset = data.rfind(b"\n") + 1
-            end = self.offset
-        return parse_lines(data[:end])
-
-    def read_only(self) -> Iterator[Record | None]:
-        """As `read`, for a replay: what is known here stays as it is."""
-        data = self._read_all()
-        return parse_lines(data[: data.rfind(b"\n") + 1])
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            if self.stored:
+                raise StoreError(DELETED) from None
+            data = b""
+        except OSError as error:
+            if self.stored:
+                raise StoreError(f"The session cannot be read: {error.strerror or error}") from error
+            data = b""
+        self._known = data.rfind(b"\n") + 1
+        lines = data[: self._known].split(b"\n")
+        return list(parse_lines([*lines, *self._backlog]))
 
     def has_news(self) -> bool:
-        """Whether another process has appended something."""
+        """Whether another process has changed the file."""
         try:
-            return os.stat(self.path).st_size > self.offset
+            return os.stat(self.path).st_size != self._known
         except OSError:
             return False
 
-    def _read_all(self) -> bytes:
-        try:
-            with open(self.path, "rb") as file:
-                return file.read()
-        except OSError:
-            return b""
+    def is_gone(self) -> bool:
+        """Whether the file was there and is not any more."""
+        return self.stored and not os.path.lexists(self.path)
 
     @contextmanager
     def turn(self, cancelled: Callable[[], bool], on_wait: Callable[[], None]) -> Iterator[None]:
         """Hold the session against other processes for the time of a turn.
 
-        `on_wait` is called once when another process holds it. Raises `TimeoutError` when `cancelled`
-        says so meanwhile. The system releases the lock of a process that dies. A folder that takes no
-        lock file does not stop the conversation.
+        `on_wait` is called once when another process holds it. Raises `Cancelled` when `cancelled` says so
+        meanwhile. The system releases the lock of a process that dies. A session that is only in memory
+        needs no lock, and a folder that takes no lock file does not stop the conversation.
         """
-        try:
-            lock = self._acquire(cancelled, on_wait)
-        except OSError as error:
-            log.info("no lock for %s: %s", self.path, error)
-            lock = None
+        lock = None
+        if self.stored and not self.is_gone():
+            try:
+                lock = self._acquire(cancelled, on_wait)
+            except OSError as error:
+                log.info("no lock for %s: %s", self.path, error)
         try:
             yield
         finally:
@@ -166,7 +200,7 @@ class SessionFile:
         try:
             lock.acquire(poll_interval=POLL_SECONDS, cancel_check=cancelled)
         except filelock.Timeout:
-            raise TimeoutError("cancelled while another process holds the session") from None
+            raise Cancelled("another process holds the session") from None
         return lock
 
     def delete(self) -> None:
@@ -174,18 +208,46 @@ class SessionFile:
         for path in (self.path, self.path + ".lock"):
             try:
                 os.unlink(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 raise StoreError(f"The session cannot be deleted: {error.strerror}") from error
 
 
-def parse_lines(data: bytes) -> Iterator[Record | None]:
+def parse_lines(lines: Iterable[bytes]) -> Iterator[Record | None]:
     """The record in each line, None for a line that holds none; blank lines are left out."""
-    for line in data.split(b"\n"):
+    for line in lines:
         if line.strip():
             try:
                 record = jsontext.loads(line.decode("utf-8"))
             except ValueError:
                 record = None
             yield record if isinstance(record, dict) else None
+
+
+def _line(record: Record) -> bytes:
+    return jsontext.dumps(record).encode("ascii") + b"\n"
+
+
+def _make_folder(path: str) -> None:
+    """As `os.makedirs`, but each folder that is made is private. Raises `OSError`."""
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent) and parent != path:
+        _make_folder(parent)
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
+def _sync(path: str) -> OSError | None:
+    """Bring a file or a folder to the disk; the error, if there was one."""
+    try:
+        fd = os.open(path, os.O_RDONLY | NO_FOLLOW)
+    except OSError as error:
+        return error
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        return error
+    finally:
+        os.close(fd)
+    return None

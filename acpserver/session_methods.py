@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 from acpserver import workspace
 from acpserver.agent import translate
 from acpserver.agent.replay import replay
+from acpserver.agent.translate import Update
 from acpserver.client import Client
-from acpserver.errors import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, StoreError
+from acpserver.errors import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from acpserver.llm.providers import Models
 from acpserver.mcp import McpServers
 from acpserver.options import session_state
@@ -43,18 +47,18 @@ class SessionMethods:
         session = self._sessions.create(*_folders(call))
         self._connect_servers(session, call)
         call.answer({"sessionId": session.id, **session_state(session, self._models)})
-        self._sessions.tidy()
 
     def load(self, call: Call, client: Client) -> None:
         """Replay the whole conversation, then answer (rule S2)."""
         session = self._sessions.open(_session_id(call), *_folders(call))
         self._connect_servers(session, call)
-        updates = client.updates(session.id, call.cancel)
-        for update in replay(session.file.read_only(), running=session.busy):
-            if call.cancel.is_set():
-                raise RpcError(REQUEST_CANCELLED)
-            updates.send(update)
-        call.answer(session_state(session, self._models))
+        updates = client.updates(session.id, session.story, call.cancel)
+        with session.story:
+            for update in _told(session):
+                if call.cancel.is_set():
+                    raise RpcError(REQUEST_CANCELLED)
+                updates.send(update)
+            call.answer(session_state(session, self._models))
 
     def resume(self, call: Call) -> None:
         """Go on without a replay (rule S3); the beginning of an id is enough when it is unique."""
@@ -75,6 +79,8 @@ class SessionMethods:
     def list(self, call: Call) -> None:
         """One page of stored sessions (rule S7)."""
         cwd, cursor = call.params.get("cwd"), call.params.get("cursor")
+        if isinstance(cwd, str) and not os.path.isabs(cwd):
+            raise RpcError.with_details(INVALID_PARAMS, f"cwd must be an absolute path: {cwd[:200]!r}")
         page, following = self._sessions.page(
             cwd if isinstance(cwd, str) else None, cursor if isinstance(cursor, str) else None
         )
@@ -93,15 +99,10 @@ class SessionMethods:
 
     def delete(self, call: Call) -> None:
         """Close the session if it is open, and remove its file; twice is fine (rule S6)."""
-        session = self._sessions.peek(_session_id(call))
-        try:
-            if session is not None:
-                self._end(session, "session/delete")
-                session.file.delete()
-            else:
-                self._sessions.delete(_session_id(call))
-        except StoreError as error:
-            raise RpcError.with_details(INTERNAL_ERROR, str(error)) from error
+        for session in self._sessions.using(_session_id(call)):
+            self._end(session, "session/delete")
+            session.file.delete()
+        self._sessions.delete(_session_id(call))
         call.answer({})
 
     def _end(self, session: Session, reason: str) -> None:
@@ -122,6 +123,14 @@ class SessionMethods:
         session.servers.connect()
         if before is not None:
             before.close()
+
+
+def _told(session: Session) -> Iterator[Update]:
+    """Everything that the client has been told of the conversation, also by the turn that runs now."""
+    unfinished = session.unfinished
+    yield from replay(session.records(), running=unfinished is not None)
+    if unfinished is not None:
+        yield from unfinished()
 
 
 def _session_id(call: Call) -> str:

@@ -18,6 +18,7 @@ from acpserver.session_file import SessionFile
 from acpserver.store import Entry, Store, read_head, same_folder
 
 IDLE_SECONDS = 3600.0  # after which a conversation leaves the memory
+SWEEP_SECONDS = 3600.0  # between two looks for sessions that were never used
 
 
 def new_id() -> str:
@@ -31,8 +32,9 @@ class Sessions:
     def __init__(self, store: Store, default_model: Callable[[], str]):
         self.store = store
         self._default_model = default_model
-        self._sessions_lock = threading.Lock()  # guards _sessions
+        self._sessions_lock = threading.Lock()  # guards the two below
         self._sessions: dict[str, Session] = {}
+        self._next_sweep = 0.0  # time.monotonic()
 
     def create(self, cwd: str, roots: tuple[str, ...]) -> Session:
         """A new session, on disk when this returns (or not at all: see `SessionFile.problem`)."""
@@ -58,14 +60,16 @@ class Sessions:
         Raises `RpcError` -32002 when there is none, -32602 when it belongs to another folder.
         """
         session = self.peek(session_id)
+        if session is not None and session.file.is_gone() and not session.busy:
+            session = self.forget(session_id) and None  # deleted by another process
         if session is None:
             file = self._find(session_id, by_prefix)
-            stored = Session(session_id, cwd, roots, file, self._default_model())
-            _need_folder(stored.conversation.cwd, cwd)
-            session = self._remember(stored)
+            _need_folder(_head(file.path).cwd, cwd)
+            session = self._remember(Session(session_id, cwd, roots, file, self._default_model()))
         else:
             _need_folder(session.cwd, cwd)
         session.roots = roots
+        session.last_used = time.monotonic()
         return session
 
     def fork(self, session_id: str, cwd: str, roots: tuple[str, ...], message_id: str | None) -> Session:
@@ -73,16 +77,16 @@ class Sessions:
 
         Raises `RpcError` -32002 when there is no such session or message, -32602 for another folder.
         """
-        source = list(self._find(session_id, by_prefix=False).read())
+        active = self.peek(session_id)
+        source = active.records() if active else self._find(session_id, by_prefix=False).read()
         first = Conversation()
         first.add(source[0] if source else None)
         _need_folder(first.cwd, cwd)
-        kept = _until(source, message_id)
         new = new_id()
         origin: Record = {"sessionId": session_id}
         if message_id:
             origin["messageId"] = message_id
-        file = self.store.create(new, cwd, [records.header(new, cwd, origin), *kept])
+        file = self.store.create(new, cwd, [records.header(new, cwd, origin), *_until(source, message_id)])
         return self._remember(Session(new, cwd, roots, file, self._default_model()))
 
     def forget(self, session_id: str) -> Session | None:
@@ -95,6 +99,13 @@ class Sessions:
         file = self.store.find(session_id)
         if file is not None:
             file.delete()
+
+    def using(self, session_id: str) -> list[Session]:
+        """The sessions of this process that use the file of this one: a client may know it by the
+        beginning of its id, too."""
+        return [
+            session for session in self.all() if session_id in (session.id, session.file.session_id)
+        ]
 
     def all(self) -> list[Session]:
         """The sessions that are in memory."""
@@ -121,8 +132,13 @@ class Sessions:
         return [(entry, heads[entry.path]) for entry in entries], following
 
     def sweep(self) -> None:
-        """Remove stored sessions that were never prompted and are older than a day."""
-        self.store.sweep(lambda entry: _head(entry.path).turns > 0)
+        """Remove stored sessions that were never prompted and are older than a day; once in a while."""
+        now = time.monotonic()
+        with self._sessions_lock:
+            due, self._next_sweep = self._next_sweep, max(self._next_sweep, now + SWEEP_SECONDS)
+            mine = {session.file.session_id for session in self._sessions.values()}
+        if now >= due:
+            self.store.sweep(lambda entry: entry.session_id in mine or _head(entry.path).turns > 0)
 
     def _find(self, session_id: str, by_prefix: bool) -> SessionFile:
         file = self.store.find(session_id)
@@ -138,6 +154,7 @@ class Sessions:
 
     def _remember(self, session: Session) -> Session:
         """Register a session; one that came first stays."""
+        self.tidy()
         with self._sessions_lock:
             return self._sessions.setdefault(session.id, session)
 
@@ -165,10 +182,11 @@ def _head(path: str) -> Conversation:
 
 
 def _until(source: list[Record | None], message_id: str | None) -> Iterator[Record]:
-    """The records of a fork: all good ones but the header, up to and with the message and its results."""
+    """The records of a fork: the good ones, up to and with the message and its results; without the header,
+    and without what was said of damage, which stays behind."""
     found = False
     for record in source:
-        if record is None or record.get("type") == "session":
+        if record is None or record.get("type") in ("session", "reported"):
             continue
         if found and record.get("type") in ("user", "assistant"):
             return

@@ -19,16 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from acpserver import jsontext
-from acpserver.errors import INVALID_PARAMS, RpcError
+from acpserver.errors import INVALID_PARAMS, RpcError, StoreError
 from acpserver.records import Record
-from acpserver.session_file import NO_FOLLOW, SessionFile, parse_lines
+from acpserver.session_file import SessionFile, parse_lines
 
 log = logging.getLogger(__name__)
 
 ID = re.compile(r"sess_[0-9a-f]{32}")
 PAGE = 50  # sessions in one page of a list
-HEAD = 1 << 16  # bytes of a file in which its first prompt is looked for first
 UNUSED_SECONDS = 24 * 3600.0  # how long a session that was never prompted is kept
 
 
@@ -54,14 +52,7 @@ class Store:
         """
         path = os.path.join(self.folder or os.devnull, folder_of(cwd), session_id + ".jsonl")
         file = SessionFile(path, session_id)
-        data = b"".join(jsontext.dumps(record).encode("ascii") + b"\n" for record in records)
-        try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            _write_whole(path, data)
-            file.offset = len(data)
-        except OSError as error:
-            file.fail(error)
-            file.stored = False
+        file.create(records)
         return file
 
     def find(self, session_id: str) -> SessionFile | None:
@@ -97,56 +88,61 @@ class Store:
         return page[:PAGE], _cursor(page[PAGE - 1]) if more else ""
 
     def sweep(self, used: Callable[[Entry], bool]) -> None:
-        """Remove the files of sessions that were never prompted and are older than a day."""
+        """Remove the files of sessions that are not `used` and are older than a day, and what a crash or a
+        deletion left beside session files."""
         limit = time.time_ns() - int(UNUSED_SECONDS * 1e9)
         for entry in self._entries(None):
             if entry.changed < limit and not used(entry):
-                SessionFile(entry.path, entry.session_id).delete()
+                with suppress(StoreError):  # there is no hurry
+                    SessionFile(entry.path, entry.session_id).delete()
+        for folder in self._folders():
+            for path in _leftovers(folder, limit):
+                with suppress(OSError):  # as above
+                    os.unlink(path)
 
-    def _folders(self) -> Iterator[str]:
-        try:
-            with os.scandir(self.folder or os.devnull) as found:
-                yield from (folder.path for folder in found if folder.is_dir(follow_symlinks=False))
-        except OSError:
-            return  # nothing has been stored yet
+    def _folders(self) -> list[str]:
+        folders = _files(self.folder or os.devnull)
+        return [folder.path for folder in folders if folder.is_dir(follow_symlinks=False)]
 
     def _entries(self, cwd: str | None) -> Iterator[Entry]:
         """Every session file, or those of one working directory."""
         folders = self._folders() if cwd is None else [os.path.join(self.folder, folder_of(cwd))]
         for folder in folders:
-            try:
-                with os.scandir(folder) as found:
-                    for file in found:
-                        session_id, _, ending = file.name.partition(".")
-                        if ending == "jsonl" and ID.fullmatch(session_id):
-                            changed = file.stat(follow_symlinks=False).st_mtime_ns
-                            yield Entry(session_id, file.path, changed)
-            except OSError:
-                continue  # removed meanwhile
+            for file in _files(folder):
+                session_id, _, ending = file.name.partition(".")
+                if ending == "jsonl" and ID.fullmatch(session_id):
+                    with suppress(FileNotFoundError):  # removed meanwhile
+                        changed = file.stat(follow_symlinks=False).st_mtime_ns
+                        yield Entry(session_id, file.path, changed)
 
 
-
-def _write_whole(path: str, data: bytes) -> None:
-    """A file that is there whole or not at all. Raises `OSError`."""
-    temporary = path + ".new"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600)
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
     try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.rename(temporary, path)
+        with os.scandir(folder) as found:
+            yield from found
     except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+        return  # removed meanwhile, or there was none
+
+
+def _leftovers(folder: str, limit: int) -> Iterator[str]:
+    """The paths of unfinished files, and of locks without a session, that are older than `limit`."""
+    for file in _files(folder):
+        session = file.path.removesuffix(".lock")
+        orphan = session.endswith(".jsonl") and session != file.path and not os.path.lexists(session)
+        if orphan or file.name.endswith(".jsonl.new"):
+            with suppress(FileNotFoundError):
+                if file.stat(follow_symlinks=False).st_mtime_ns < limit:
+                    yield file.path
 
 
 def folder_of(cwd: str) -> str:
     """The name of the folder for the sessions of a working directory: links, `.`, `..`, a slash at the end
     and the form of Unicode make no difference."""
-    real = unicodedata.normalize("NFC", os.path.realpath(cwd))
-    return hashlib.sha256(real.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    try:
+        real = unicodedata.normalize("NFC", os.path.realpath(cwd))
+    except ValueError:  # no file system can hold such a name, so there is nothing to resolve
+        real = cwd
+    return hashlib.sha256(real.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def same_folder(one: str, other: str) -> bool:
@@ -154,13 +150,14 @@ def same_folder(one: str, other: str) -> bool:
     return folder_of(one) == folder_of(other)
 
 
-def read_head(path: str) -> list[Record | None]:
-    """The first records of a file: enough for its working directory and its title. Raises `OSError`."""
+def read_head(path: str) -> Iterator[Record | None]:
+    """The records of a file up to its first prompt: enough for its working directory and its title.
+    Raises `OSError`."""
     with open(path, "rb") as file:
-        data = file.read(HEAD)
-        if len(data) == HEAD and b'"type":"user"' not in data.rpartition(b"\n")[0]:
-            data += file.read()  # a first prompt with a large attachment
-    return list(parse_lines(data.rpartition(b"\n")[0]))
+        for record in parse_lines(file):
+            yield record
+            if record and record.get("type") == "user":
+                return
 
 
 def _key(entry: Entry) -> tuple[int, str]:

@@ -90,8 +90,8 @@ ROOMS = """
     agent.translate
     agent.commands
     agent.toolcalls
-    agent.loop
     agent.replay
+    agent.loop
 
     session_methods
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from acpserver import records
 from acpserver.agent import translate
 from acpserver.agent.prompt import system_prompt
+from acpserver.agent.replay import replay
 from acpserver.agent.toolcalls import ToolRunner
+from acpserver.agent.translate import Update
 from acpserver.client import Client, TurnUpdates
 from acpserver.config import Config
 from acpserver.errors import Cancelled, ProviderError
@@ -72,7 +74,8 @@ class TurnLoop:
         self.provider = provider
         self.config = config
         self.usage: Usage | None = None
-        self._updates = client.updates(session.id, turn.cancel)
+        self._updates = client.updates(session.id, session.story, turn.cancel)
+        self._sink: _Sink | None = None  # of the model call that is under way
         self._runner = ToolRunner(session, turn, client, self._updates, tools)
         self._specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values())
 
@@ -94,6 +97,7 @@ class TurnLoop:
             raise
         finally:
             self._tell_problem()
+            self.session.unfinished = None
 
     @property
     def _messages(self) -> list[Message]:
@@ -103,9 +107,11 @@ class TurnLoop:
         """Record the prompt; the first one gives the session its title."""
         damaged = self.session.unreported_damage()
         if damaged:
-            text = f"{damaged} damaged lines of the session file were left out; they are still in it."
-            self._updates.remark(text)
-        self.session.note(records.user(str(uuid.uuid4()), self.turn.prompt))
+            lines = "One damaged line" if damaged == 1 else f"{damaged} damaged lines"
+            self._updates.remark(f"{lines} of the session file left out; nothing was removed from the file.")
+        with self.session.story:
+            self.session.note(records.user(str(uuid.uuid4()), self.turn.prompt))
+            self.session.unfinished = self._unfinished
         conversation = self.session.conversation
         if conversation.turns == 1 and conversation.title:
             self._updates.send(translate.session_info(conversation.title, time.time()))
@@ -142,21 +148,34 @@ class TurnLoop:
             self.config.max_tokens,
         )
         answer = Answer()
-        sink = _Sink(answer, self._updates)
+        self._sink = sink = _Sink(answer, self._updates)
         whole = False
         try:
             for event in self.provider.stream(request, self.turn.cancel):
-                sink.take(event)
+                with self.session.story:
+                    sink.take(event)
             whole = True
         finally:
-            sink.end_text()
-            if not whole:
-                # Calls of a broken answer were never shown and must not stand in the history unanswered.
-                answer.parts = [part for part in answer.parts if not isinstance(part, ToolCall)]
-            if answer.parts or answer.usage:
-                self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole))
+            with self.session.story:
+                self._sink = None
+                if not whole:
+                    # Calls of a broken answer were never shown and must not stand in the history unanswered.
+                    answer = sink.shown()
+                else:
+                    sink.end_text()
+                if answer.parts or answer.usage:
+                    self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole))
         self._count(answer.usage)
         return answer
+
+    def _unfinished(self) -> list[Update]:
+        """What a replay in mid-turn tells behind the records. Called with the session's `story` held."""
+        self._updates.break_text()
+        if self._sink is not None:
+            shown = self._sink.shown()
+            return list(replay([records.assistant(shown.parts, shown.ids, None, False)], running=True))
+        running = self.turn.running_call
+        return [translate.tool_started(running)] if running is not None else []
 
     def _count(self, usage: Usage | None) -> None:
         if usage is None:
@@ -208,9 +227,20 @@ class _Sink:
     def end_text(self) -> None:
         """Make the text so far a part of the answer."""
         if self._pieces:
-            text = "".join(self._pieces)
-            part = Text(text) if self._kind == "agent_message_chunk" else Thought(text)
-            self._answer.parts.append(part)
+            self._answer.parts.append(self._text_part())
             self._answer.ids.append(self._message_id)
         self._pieces = []
         self._kind = ""
+
+    def shown(self) -> Answer:
+        """What the user has seen of the answer so far: no calls."""
+        parts: list[Part] = [part for part in self._answer.parts if not isinstance(part, ToolCall)]
+        ids = list(self._answer.ids)
+        if self._pieces:
+            parts.append(self._text_part())
+            ids.append(self._message_id)
+        return Answer(parts, ids, usage=self._answer.usage)
+
+    def _text_part(self) -> Part:
+        text = "".join(self._pieces)
+        return Text(text) if self._kind == "agent_message_chunk" else Thought(text)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from acpserver import jsontext
 from acpserver.agent import translate
-from acpserver.agent.toolcalls import CUT_OFF
 from acpserver.agent.translate import Update
 from acpserver.client import split_text
+from acpserver.llm.pairing import NO_RESULT
 from acpserver.llm.types import Text, Thought, ToolCall, ToolResult
+from acpserver.prompts import user_message
 from acpserver.records import Record, part_of, result_of
+from acpserver.tools.content import SHOWN, shorten
 
 
 def replay(records: Iterable[Record | None], running: bool) -> Iterator[Update]:
@@ -41,7 +44,8 @@ class _Story:
         if kind == "user":
             yield from self.close()
             for block in record["prompt"]:  # type: ignore[attr-defined]
-                yield translate.content_chunk("user_message_chunk", str(record["messageId"]), block)
+                for piece in _pieces(block):
+                    yield translate.content_chunk("user_message_chunk", str(record["messageId"]), piece)
         elif kind == "assistant":
             yield from self.close()
             yield from self._answer(record)
@@ -58,7 +62,7 @@ class _Story:
     def close(self) -> Iterator[Update]:
         """End the calls that have no result."""
         for call_id in sorted(self._open):
-            yield translate.tool_ended(ToolResult(call_id, "", CUT_OFF, is_error=True), {})
+            yield translate.tool_ended(ToolResult(call_id, "", NO_RESULT, is_error=True), {})
         self._open.clear()
 
     def _answer(self, record: Record) -> Iterator[Update]:
@@ -79,3 +83,16 @@ class _Story:
         if answer.call_id in self._open:
             yield translate.tool_ended(answer, record["shown"])  # type: ignore[arg-type]
             self._open.remove(answer.call_id)
+
+
+def _pieces(block: Update) -> Iterator[Update]:
+    """A block of a prompt as one or more that keep a line short enough for every client. A large one that
+    is no text becomes the text that the model was given."""
+    if block.get("type") == "text":
+        for piece in split_text(str(block["text"])):
+            yield {**block, "text": piece}
+    elif len(jsontext.dumps(block)) <= SHOWN:
+        yield block
+    else:
+        for piece in split_text(shorten(user_message([block]).text, SHOWN)):
+            yield {"type": "text", "text": piece}

@@ -51,24 +51,32 @@ class ToolRunner:
             if refusal:
                 self._end(call, ToolOutcome(refusal, is_error=True))
             else:
-                self.updates.send(translate.tool_started(call))
+                self._start(call)
                 self._end(call, self._perform(call, action), action.content)
         except Cancelled:
             self._end(call, ToolOutcome(CUT_OFF, is_error=True))
             raise
 
     def _begin(self, call: ToolCall, shown: translate.Update) -> translate.Update:
-        self.session.note(records.call(call.id, shown))
         report = translate.tool_call(call, shown)
-        self.updates.send(report)
+        with self.session.story:
+            self.session.note(records.call(call.id, shown))
+            self.updates.send(report)
         return report
+
+    def _start(self, call: ToolCall) -> None:
+        with self.session.story:
+            self.turn.running_call = call
+            self.updates.send(translate.tool_started(call))
 
     def _end(self, call: ToolCall, outcome: ToolOutcome, before: Sequence[Content] = ()) -> None:
         """Record the result, then show it."""
         answer = ToolResult(call.id, call.name, outcome.text, outcome.is_error)
         shown = translate.result_shown(outcome, list(before))
-        self.session.note(records.result(answer, shown))
-        self.updates.send(translate.tool_ended(answer, shown))
+        with self.session.story:
+            self.turn.running_call = None
+            self.session.note(records.result(answer, shown))
+            self.updates.send(translate.tool_ended(answer, shown))
 
     def _prepare(self, call: ToolCall, tool: Tool | None) -> Action:
         if tool is None:
@@ -96,8 +104,9 @@ class ToolRunner:
         )
 
     def _plan(self, entries: list[dict[str, object]]) -> None:
-        self.session.note(records.plan(entries))
-        self.updates.send(translate.plan(entries))
+        with self.session.story:
+            self.session.note(records.plan(entries))
+            self.updates.send(translate.plan(entries))
 
     def _refusal(self, call: ToolCall, report: translate.Update, action: Action) -> str:
         """Why the call may not run, for the model; "" when it may. Asks the user where needed."""
