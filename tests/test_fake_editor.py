@@ -517,6 +517,16 @@ def test_unanswered_permission_can_be_answered_later(tmp_path: Path) -> None:
         assert turn.text == "Done.\n"
 
 
+def test_old_names_and_one_id_for_two_requests(tmp_path: Path) -> None:
+    with Editor("--model", "offline") as editor:
+        editor.initialize()
+        with editor.together():
+            first = editor.send_request("sessions/list", {}, id=5)
+            second = editor.send_request("session/new", {"cwd": str(tmp_path)}, id=5)
+        assert set(first.wait_reply().result) == {"sessions"}
+        assert "sessionId" in second.wait_reply().result
+
+
 def test_queued_turns_keep_their_own_updates(tmp_path: Path) -> None:
     with Editor("--model", "offline") as editor:
         editor.initialize()

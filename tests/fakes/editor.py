@@ -34,6 +34,8 @@ from typing import IO
 import psutil
 from fakes.wire_rules import LONGEST_LINE, Json, RuleBroken, WireRules
 
+from acpserver.rpc import legacy
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 ABSENT = object()
 """Given as `params`: the member is left out."""
@@ -477,12 +479,12 @@ class Editor:
     def _resolve(self, message: Json, now: float) -> None:
         """Hand an answer to whoever waits; where two requests share an id, by the method it fits."""
         waiting, asked = self._pending.get(json.dumps(message["id"]), []), self.rules.settled
-        fitting = [
-            pending for pending in waiting if asked and pending.message["method"] == asked.method
-        ] or waiting
-        if fitting:
-            waiting.remove(fitting[0])
-            fitting[0].reply = Reply(message, fitting[0].sent_at, now)
+        for pending in waiting:
+            method = str(pending.message["method"])
+            if asked and legacy.METHODS.get(method, method) == asked.method:
+                waiting.remove(pending)
+                pending.reply = Reply(message, pending.sent_at, now)
+                return
 
     def _answer(self, request: Json) -> None:
         method = str(request["method"])
