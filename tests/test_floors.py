@@ -104,6 +104,37 @@ ROOMS = """
     doctor
     cli
     __main__
+
+    validate.findings
+    validate.rules
+    validate.state
+    validate.envelope
+    validate.official
+    validate.hints
+    validate.schemas
+    validate.state_requests
+    validate.state_handshake
+    validate.state_sessions
+    validate.state_options
+    validate.state_turns
+    validate.state_cancel
+    validate.state_calls
+    validate.state_client
+    validate.state_answers
+    validate.watchers
+    validate.validator
+    validate.stats
+    validate.formats
+    validate.recording
+    validate
+    validate.report_text
+    validate.report_machine
+    validate.live
+    validate.page
+    validate.proxy_feed
+    validate.proxy_judge
+    validate.proxy
+    validate.command
 """.split()
 
 LAZY_IMPORTS = {

@@ -1,0 +1,293 @@
+"""Recordings of conversations in the formats that editors, agents and SDKs write -> entries.
+
+Reads line by line, so that memory does not grow with the file. Four formats; `recognise` says which:
+
+- `lines`     JSON Lines of bare messages; who sent one follows from its method, or from the request's id
+- `wrapped`   JSON Lines of objects that hold a direction and a message, such as this server's traces
+- `prefixed`  text lines in which a direction stands before the message: `[10:00:01] -> {"jsonrpc": ...}`
+- `zed`       the array of objects that Zed's log of ACP messages copies to the clipboard
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import chain, islice
+from typing import NamedTuple
+
+from acpserver import jsontext
+from acpserver.errors import ConfigError
+from acpserver.rpc import legacy
+from acpserver.rpc.definitions import methods
+from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry, other
+
+FORMATS = ("lines", "wrapped", "prefixed", "zed")
+_PEEKED = 40  # lines that are looked at to recognise a format
+_HELD = 1000  # messages that wait until it is known which side the directions are told from
+
+OUT, IN = "out", "in"  # as the one sees it who wrote the log; which side that is shows later
+_DIRECTIONS = {
+    OUT: "out outgoing send sent sending tx write wrote -> --> => ==> >> >>> > \u2192 \u25b6 \u2191",
+    IN: "in incoming recv received receive receiving rx read <- <-- <= <== << <<< < \u2190 \u25c0 \u2193",
+    CLIENT: "client fromclient from_client client_to_agent c2a client->agent editor stdin toagent to_agent",
+    AGENT: "agent fromagent from_agent agent_to_client a2c agent->client server stdout toclient to_client",
+}
+_SIDES = {word: side for side, words in _DIRECTIONS.items() for word in words.split()}
+_DIRECTION_KEYS = ("direction", "_direction", "dir", "from", "sender", "side", "source", "stream")
+_MESSAGE_KEYS = ("message", "msg", "json", "data", "payload", "raw", "frame", "text", "line", "content")
+_TIME_KEYS = ("time", "ts", "timestamp", "_timestamp", "at")
+_WORD = re.compile(
+    r"[A-Za-z_]+->[A-Za-z_]+|[A-Za-z_]+|[-=]{1,2}>|<[-=]{1,2}|>{1,3}|<{1,3}|[\u2190-\u2193\u25b6\u25c0]"
+)
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d(?:[.,]\d+)?"
+)
+
+
+class _Raw(NamedTuple):
+    """An entry before it is known who sent it. `label` is a side, OUT, IN, or "" for unknown."""
+
+    line: int
+    time: float | None
+    label: str
+    message: object
+    text: str
+    problem: str
+    size: int
+
+
+def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
+    """The messages of a recording. Raises `ConfigError` for a format that does not exist."""
+    if format is not None and format not in FORMATS:
+        raise ConfigError(f"--format {format}: not one of {', '.join(FORMATS)}")
+    stream = iter(lines)
+    head = list(islice(stream, _PEEKED))
+    chosen = format or recognise(head)
+    numbered = enumerate(chain(head, stream), 1)
+    raw = _zed(numbered) if chosen == "zed" else _by_line(numbered, chosen)
+    return _with_sides(raw)
+
+
+def recognise(head: Iterable[bytes]) -> str:
+    """The format of a recording that begins like this."""
+    votes = {"lines": 0, "wrapped": 0, "prefixed": 0}
+    for number, line in enumerate(head):
+        value, problem = _parse(line)
+        if number == 0 and line.strip() == b"[":
+            return "zed"
+        if not problem and isinstance(value, dict):
+            votes["lines" if "jsonrpc" in value or _wrapping(value) is None else "wrapped"] += 1
+        elif _prefix(line.decode("utf-8", "replace")):
+            votes["prefixed"] += 1
+    return max(votes, key=lambda name: votes[name])
+
+
+def _by_line(numbered: Iterable[tuple[int, bytes]], format: str) -> Iterator[_Raw]:
+    take = {"lines": _bare, "wrapped": _wrapped, "prefixed": _prefixed}[format]
+    for number, line in numbered:
+        if line.strip():
+            raw = take(number, line)
+            if raw is not None:
+                yield raw
+
+
+def _bare(number: int, line: bytes) -> _Raw:
+    value, problem = _parse(line)
+    return _Raw(number, None, "", value, _text(line), problem, len(line))
+
+
+def _wrapped(number: int, line: bytes) -> _Raw | None:
+    value, problem = _parse(line)
+    keys = _wrapping(value)
+    if problem or keys is None or not isinstance(value, dict):
+        return _bare(number, line) if isinstance(value, dict) and "jsonrpc" in value else None
+    direction, holder = keys
+    message = value[holder]
+    size = len(line)
+    if isinstance(message, str):
+        inner = message.encode("utf-8", "replace")
+        message, problem = _parse(inner)
+        text, size = _text(inner), len(inner)
+    else:
+        text = jsontext.dumps(message)[:MAX_TEXT]
+    return _Raw(number, _time(value), _SIDES[str(value[direction]).lower()], message, text, problem, size)
+
+
+def _wrapping(value: object) -> tuple[str, str] | None:
+    """(key of the direction, key of the message) of an object that wraps one."""
+    if not isinstance(value, dict):
+        return None
+    direction = next((key for key in _DIRECTION_KEYS if str(value.get(key)).lower() in _SIDES), None)
+    holder = next((key for key in _MESSAGE_KEYS if isinstance(value.get(key), (dict, list, str))), None)
+    return (direction, holder) if direction and holder else None
+
+
+def _prefixed(number: int, line: bytes) -> _Raw | None:
+    """A line of a log; one that holds no direction and no message is none of the conversation's."""
+    text = line.decode("utf-8", "replace")
+    found = _prefix(text)
+    if found is None:
+        return None
+    label, start = found
+    body = text[start:].strip().encode("utf-8", "replace")
+    value, problem = _parse(body)
+    return _Raw(number, _clock(text[:start]), label, value, _text(body), problem, len(body))
+
+
+def _prefix(text: str) -> tuple[str, int] | None:
+    """The direction that stands before a message in `text`, and where the message begins."""
+    start = text.find("{")
+    if start < 0:
+        return None
+    words = _WORD.findall(text[:start])
+    labels = [_SIDES[word.lower()] for word in words if word.lower() in _SIDES]
+    arrows = [label for label in labels if label in (OUT, IN)]
+    chosen = arrows or labels
+    return (chosen[-1], start) if chosen else None
+
+
+def _zed(numbered: Iterable[tuple[int, bytes]]) -> Iterator[_Raw]:
+    """The objects of a pretty-printed array, each from its `  {` to its `  }`."""
+    lines: list[bytes] = []
+    first = 0
+    for number, line in numbered:
+        if line.rstrip() == b"  {":
+            lines, first = [], number
+        lines.append(line)
+        if line.rstrip().rstrip(b",") == b"  }" and first:
+            body = b"".join(lines).strip().rstrip(b",")
+            value, problem = _parse(body)
+            if isinstance(value, dict) and value.get("_direction") in ("incoming", "outgoing"):
+                message = _from_zed(value)
+                text = jsontext.dumps(message)[:MAX_TEXT]
+                label = IN if value["_direction"] == "incoming" else OUT
+                yield _Raw(first, None, label, message, text, problem, len(body))
+            lines, first = [], 0
+
+
+def _from_zed(value: dict[str, object]) -> dict[str, object]:
+    """The message as it was: Zed keeps the result, or the error, of an answer under `params`."""
+    message: dict[str, object] = {"jsonrpc": "2.0"}
+    if value.get("id") is not None:
+        message["id"] = value["id"]
+    content = value.get("params")
+    if value.get("_type") != "response":
+        return {**message, "method": value.get("method"), **({} if content is None else {"params": content})}
+    is_error = isinstance(content, dict) and {"code", "message"} <= set(content)
+    return {**message, "error" if is_error else "result": content}
+
+
+class _Sides:
+    """Who sends what, as far as the messages show it."""
+
+    def __init__(self) -> None:
+        self.outward = ""
+        """The side whose log it is, once a call has shown it."""
+        self._open: dict[str, deque[str]] = {}
+
+    def of_call(self, message: object) -> str:
+        """The side that may send this call; "" for one that either side may send."""
+        method = message.get("method") if isinstance(message, dict) else None
+        if not isinstance(method, str):
+            return ""
+        known = methods().get(legacy.METHODS.get(method, method))
+        return "" if known is None or known.receiver == "both" else other(known.receiver)
+
+    def guess(self, message: object, problem: str) -> str:
+        """The side of a message whose direction was not recorded."""
+        if problem or not isinstance(message, dict):
+            return AGENT
+        request_id = jsontext.dumps(message.get("id"))
+        if "method" in message:
+            side = self.of_call(message) or CLIENT
+            if message.get("method") == "$/cancel_request" and isinstance(message.get("params"), dict):
+                wanted = jsontext.dumps(message["params"].get("requestId"))
+                side = next(iter(self._open.get(wanted, ())), CLIENT)
+            elif "id" in message:
+                self._open.setdefault(request_id, deque()).append(side)
+            return side
+        asked = self._open.get(request_id)
+        if not asked:
+            return AGENT
+        side = self._asker(asked, message)
+        asked.remove(side)
+        if not asked:
+            del self._open[request_id]
+        return other(side)
+
+    def _asker(self, asked: deque[str], message: dict[str, object]) -> str:
+        """Who asked what this answers, when both sides use the same id."""
+        result = message.get("result")
+        if CLIENT in asked and AGENT in asked and isinstance(result, dict):
+            return AGENT if {"outcome", "terminalId", "output", "exitCode"} & set(result) else CLIENT
+        return asked[0]
+
+
+def _with_sides(raws: Iterable[_Raw]) -> Iterator[Entry]:
+    sides = _Sides()
+    waiting: list[_Raw] = []
+    for raw in raws:
+        if raw.label in (OUT, IN) and not sides.outward:
+            sender = sides.of_call(raw.message)
+            if sender:
+                sides.outward = sender if raw.label == OUT else other(sender)
+            elif len(waiting) < _HELD:
+                waiting.append(raw)
+                continue
+        yield from (_entry(early, sides) for early in waiting)
+        waiting.clear()
+        yield _entry(raw, sides)
+    yield from (_entry(early, sides) for early in waiting)
+
+
+def _entry(raw: _Raw, sides: _Sides) -> Entry:
+    outward = sides.outward or AGENT  # a log of which nothing is known is taken for an agent's
+    by_label = {OUT: outward, IN: other(outward), CLIENT: CLIENT, AGENT: AGENT}
+    sender = by_label.get(raw.label) or sides.guess(raw.message, raw.problem)
+    return Entry(raw.line, raw.time, sender, raw.message, raw.text, raw.problem, raw.size)
+
+
+def _parse(line: bytes) -> tuple[object, str]:
+    try:
+        return jsontext.loads(line.decode("utf-8-sig")), ""
+    except UnicodeDecodeError as error:
+        return None, f"byte {error.start + 1} is not UTF-8"
+    except ValueError as error:
+        return None, f"not JSON: {str(error)[:100]}"
+
+
+def _text(line: bytes) -> str:
+    return line[: 4 * MAX_TEXT].decode("utf-8", "replace").strip()[:MAX_TEXT]
+
+
+def _time(value: dict[str, object]) -> float | None:
+    given = next((value[key] for key in _TIME_KEYS if key in value), None)
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return given / 1000 if given > 1e11 else float(given)  # milliseconds
+    return _clock(given) if isinstance(given, str) else None
+
+
+def _clock(text: str) -> float | None:
+    """Seconds of the first time in `text`; of a time without a date, since midnight."""
+    found = _CLOCK.search(text)
+    if found is None:
+        return None
+    clock = found.group().replace(",", ".")
+    if clock[4:5] != "-":
+        hours, minutes, seconds = clock.split(":")
+        return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    return _date(clock)
+
+
+def _date(clock: str) -> float | None:
+    match = re.fullmatch(r"(.{10})[T ](.{8})(\.\d+)?(Z|[+-]\d\d:?\d\d)?", clock)
+    if match is None:
+        return None
+    day, second, fraction, zone = match.groups()
+    zone = "+00:00" if zone in (None, "Z") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    try:
+        return datetime.fromisoformat(f"{day}T{second}{zone}").timestamp() + float(fraction or 0)
+    except ValueError:
+        return None

@@ -1,0 +1,241 @@
+"""What is known of a conversation so far: both sides' capabilities, open requests, sessions, turns, calls.
+
+One thread at a time (the validator's). Nothing here judges; the `state_*` rooms do, and write down here what
+the next message will be judged by. What has ended is forgotten, so that a long conversation takes no more
+memory than a busy one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from acpserver import jsontext
+
+Json = dict[str, object]
+
+REMEMBERED = 20_000  # names of one kind (ended tool calls, message ids) that a session keeps
+
+
+class Mark(NamedTuple):
+    """Where something was said."""
+
+    line: int
+    time: float | None
+    text: str
+    """The beginning of the message, for an excerpt."""
+
+
+class Breach(NamedTuple):
+    """A broken rule before it is placed in the conversation."""
+
+    rule: str
+    side: str
+    path: str
+    text: str
+    level: str = ""
+    """"" means the rule's own level."""
+    related: int | None = None
+    at: Mark | None = None
+    """The message that is wrong, when it is not the present one."""
+
+
+@dataclass
+class Call:
+    """A request or a notification. `method` and `params` stand under today's names."""
+
+    side: str
+    mark: Mark
+    id: object
+    """None for a notification."""
+    method: str
+    params: Json
+    faults: list[Breach] = field(default_factory=list)
+    """What the schema finds wrong with it and no receiver forgives."""
+    order: int = 0
+    withdrawn: Mark | None = None
+    """The `$/cancel_request` or `session/cancel` for it."""
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it must be answered."""
+        return self.id is not None
+
+    @property
+    def session(self) -> str:
+        """The session that it names, or ""."""
+        return text(self.params, "sessionId")
+
+
+@dataclass
+class Answer:
+    """The answer to `call`."""
+
+    side: str
+    mark: Mark
+    call: Call
+    result: object
+    error: Json | None
+    faults: list[Breach] = field(default_factory=list)
+
+    @property
+    def fields(self) -> Json:
+        """The result when it is an object, else an empty one."""
+        return self.result if isinstance(self.result, dict) else {}
+
+    @property
+    def code(self) -> object:
+        """The error's code, None without an error."""
+        return None if self.error is None else self.error.get("code")
+
+
+class Recent:
+    """A set of names that forgets the oldest ones."""
+
+    def __init__(self, limit: int = REMEMBERED):
+        self._limit = limit
+        self._names: OrderedDict[str, object] = OrderedDict()
+
+    def add(self, name: str, value: object = None) -> None:
+        """Remember `name`, with something about it."""
+        self._names[name] = value
+        if len(self._names) > self._limit:
+            self._names.popitem(last=False)
+
+    def get(self, name: str) -> object:
+        """What was said about `name`."""
+        return self._names.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass
+class ToolCall:
+    """What was told of one tool call that has not ended."""
+
+    mark: Mark
+    status: str = "pending"
+    kind: str = ""
+    permission: str = ""
+    """"", "open", "allowed" or "refused"."""
+    asked: Mark | None = None
+    has_input: bool = False
+    has_diff: bool = False
+    has_output: bool = False
+
+
+@dataclass
+class Turn:
+    """A prompt that has not been answered."""
+
+    call: Call
+    cancelled: Mark | None = None
+    refused: bool = False
+    client_failed: Mark | None = None
+    """An error answer of the client to one of the agent's file requests."""
+    used: set[str] = field(default_factory=set)
+    """Methods of the client that the agent called in this turn."""
+    told: bool = False
+    """Whether the agent has written any text."""
+
+
+@dataclass
+class Session:
+    """One session as far as this conversation tells it."""
+
+    id: str
+    cwd: str = ""
+    is_open: bool = False
+    is_closed: bool = False
+    turns: list[Turn] = field(default_factory=list)
+    loads: list[Call] = field(default_factory=list)
+    resumes: list[Call] = field(default_factory=list)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    ended: Recent = field(default_factory=Recent)
+    """Tool calls that have ended, with the status."""
+    messages: Recent = field(default_factory=Recent)
+    """Message ids, with (kind of chunk, number of the turn)."""
+    turn_count: int = 0
+    is_blurred: bool = False
+    """A damaged message may have hidden one of its tool calls."""
+    has_text: bool = False
+    replayed: int = 0
+    modes: set[str] = field(default_factory=set)
+    options: dict[str, set[str] | None] = field(default_factory=dict)
+    """Config options: their values, None for one that is no list of choices."""
+    plan: dict[str, str] = field(default_factory=dict)
+    """The last plan: status by content."""
+    titled: bool = False
+    metered: bool = False
+    stray_cancel: Mark | None = None
+    """A `session/cancel` that came while no turn ran."""
+
+
+class World:
+    """Everything that is known, for one conversation."""
+
+    def __init__(self) -> None:
+        self.client: Json | None = None
+        """The client's capabilities; None before `initialize`."""
+        self.agent: Json | None = None
+        """The agent's capabilities; None before its answer."""
+        self.auth: dict[str, str] | None = None
+        """The announced auth methods and their types; None before the answer."""
+        self.sessions: dict[str, Session] = {}
+        self.open: dict[str, OrderedDict[str, Call]] = {"client": OrderedDict(), "agent": OrderedDict()}
+        """Requests without an answer, by side and by the JSON text of the id."""
+        self.is_blurred = False
+        """A damaged message may have hidden a session."""
+        self.has_start = False
+        """Whether the conversation was recorded from its beginning."""
+
+    def can(self, side: str, *path: str) -> bool:
+        """Whether a capability was announced; yes while nothing is known."""
+        value: object = self.client if side == "client" else self.agent
+        if value is None:
+            return True
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value is not None and value is not False
+
+    def session(self, session_id: str) -> Session | None:
+        """The session of this id, if it is open or being opened."""
+        return self.sessions.get(session_id)
+
+    def requests(self, side: str, method: str) -> Iterator[Call]:
+        """The open requests of one method, oldest first."""
+        return (call for call in self.open[side].values() if call.method == method)
+
+
+def key(request_id: object) -> str:
+    """A dictionary key that keeps 1, 1.0 and "1" apart."""
+    return jsontext.dumps(request_id)
+
+
+def text(value: object, name: str) -> str:
+    """The text under `name`, or ""."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def object_of(value: object, name: str) -> Json:
+    """The object under `name`, or an empty one."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def objects(value: object, name: str) -> list[Json]:
+    """The objects of the list under `name`."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def since(earlier: float | None, later: float | None) -> float | None:
+    """Seconds between two times, None when one of them is unknown."""
+    return None if earlier is None or later is None else later - earlier

@@ -1,0 +1,33 @@
+"""The rooms that watch a conversation, and what they have in common.
+
+A watcher is told of every call and answer in the order of the wire. The order of the list matters: the ones
+that write down what is known come before the ones that judge by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from acpserver.validate.state import Answer, Breach, Call, Mark, World
+
+
+class Watcher(Protocol):
+    """One part of the rules."""
+
+    def called(self, call: Call) -> Iterable[Breach]:
+        """A request or a notification was sent."""
+
+    def answered(self, answer: Answer) -> Iterable[Breach]:
+        """A request was answered."""
+
+    def disturbed(self, side: str) -> None:
+        """A message of `side` could not be read; what it said is not known."""
+
+    def finish(self, end: Mark | None) -> Iterable[Breach]:
+        """Nothing more comes."""
+
+
+def watchers(world: World) -> list[Watcher]:
+    """All of them, for one conversation."""
+    return []
