@@ -222,6 +222,15 @@ def test_an_answer_that_loses_only_its_end_mark_is_complete(llm: FakeLlm) -> Non
     assert ask(provider(llm.base_url)) == [TextDelta("hi"), Finish("stop")]
 
 
+def test_a_server_that_forgets_the_end_mark_does_not_hold_up_the_turn(
+    llm: FakeLlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_LAST", 0.05)
+    llm.script(text("hi").no_usage().answer().insert(3, Stall()))
+    assert ask(provider(llm.base_url)) == [TextDelta("hi"), Finish("stop")]
+    assert llm.requests[0].closed.wait(1)
+
+
 # Retries
 
 
@@ -579,7 +588,12 @@ def test_failures_to_connect_are_explained(raised: Exception, words: str) -> Non
 # Cancelling
 
 
-def cancelled(asked: HttpProvider, ready: threading.Event, before: list[Event] | None = None) -> float:
+def cancelled(
+    asked: HttpProvider,
+    ready: threading.Event,
+    before: list[Event] | None = None,
+    request: ModelRequest = ASKED,
+) -> float:
     """Seconds from the cancel, made once `ready` is set, to the end of the call."""
     cancel = CancelFlag()
     at: list[float] = []
@@ -593,7 +607,7 @@ def cancelled(asked: HttpProvider, ready: threading.Event, before: list[Event] |
     thread.start()
     try:
         with pytest.raises(Cancelled):
-            for event in asked.stream(ASKED, cancel):
+            for event in asked.stream(request, cancel):
                 if before is not None:
                     before.append(event)
         end = time.monotonic()
@@ -668,6 +682,27 @@ def test_cancel_in_a_tls_handshake(llm: FakeLlm) -> None:
         peers[0].settimeout(1)
         while peers[0].recv(65536):  # up to the end of the connection
             continue
+        peers[0].close()
+    assert took < 0.2
+
+
+def test_cancel_while_a_long_request_is_sent() -> None:
+    """The other side accepts and reads nothing, so the request fills all buffers on the way."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepted = threading.Event()
+        peers: list[socket.socket] = []
+
+        def accept() -> None:
+            peers.append(listener.accept()[0])
+            peers[0].recv(1)
+            accepted.set()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        asked = provider(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        long = Message("user", (Text("x" * 30_000_000),))
+        took = cancelled(asked, accepted, request=ModelRequest("fake", "", (long,)))
+        thread.join(5)
         peers[0].close()
     assert took < 0.2
 

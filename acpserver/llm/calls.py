@@ -30,6 +30,7 @@ _MAX_STREAM = 256 * 1024 * 1024  # bytes of one streamed answer
 _MAX_WHOLE = 64 * 1024 * 1024  # bytes of one answer in a single JSON body
 _MAX_REFUSAL = 65536  # bytes read of the body of an error
 _HURRY = 2.0  # seconds without a byte while the body of an error is read
+_LAST = 5.0  # seconds without a byte between the finish reason and what follows it (usage, end mark)
 _REST = 0.05  # seconds without a byte while the end of a complete answer is read
 
 
@@ -142,6 +143,8 @@ class Caller:
                 return
             if size > _MAX_STREAM:
                 raise self._faults.output(f"is larger than {_MAX_STREAM} bytes")
+            if parser.finished:
+                _limit_wait(response, _LAST)
             try:
                 block = self._block(response, cancel)
             except FAILURES:

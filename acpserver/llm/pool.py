@@ -144,8 +144,9 @@ class _Cuttable:
         connect = super()._new_conn  # type: ignore[misc]
         if line is None:
             return connect()  # type: ignore[no-any-return]
-        seconds = float(self.timeout)
-        sock = _Dial(connect).run(line.cancel, seconds)
+        # The connect timeout holds for each address of the host; here is the end of all of it, so that a
+        # name that is never resolved has one too, and a second address gets its chance.
+        sock = _Dial(connect).run(line.cancel, 2 * float(self.timeout))
         if sock is None:
             raise ConnectTimeoutError(self, f"Connection to {self.host} timed out")
         line.attach(sock)
