@@ -24,6 +24,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError
 
 from acpserver.cancel import CancelFlag
+from acpserver.errors import Cancelled
 from acpserver.llm.chunked import EagerResponse
 from acpserver.llm.wire import HttpRequest
 
@@ -110,9 +111,10 @@ class _Dial:
         with self._lock:
             sock, error = self._sock, self._error
             self._abandoned = True
-        if cancel.is_set() and sock is not None:
-            sock.close()
-        cancel.check()
+        if cancel.is_set():
+            if sock is not None:
+                sock.close()
+            raise Cancelled(cancel.reason)
         if error is not None:
             raise error
         return sock
