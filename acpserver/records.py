@@ -84,7 +84,7 @@ def trimmed() -> Record:
 
 
 def reported(count: int) -> Record:
-    """The user was told that so many lines of the file are damaged."""
+    """So many damaged lines of the file need no report: the user was told, or nothing is lost with them."""
     return _timed({"type": "reported", "count": count})
 
 
@@ -109,7 +109,7 @@ class Conversation:
         self.damaged = 0
         """How many lines were no record, or one that is damaged or of an unknown type."""
         self.reported = 0
-        """How many of these the user has been told of."""
+        """How many of these need no report (any more)."""
 
     def add(self, record: Record | None) -> None:
         """Take one record in; None stands for a line that is none. What is damaged changes nothing."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from acpserver import jsontext
 from acpserver.errors import Cancelled, StoreError
-from acpserver.records import Record
+from acpserver.records import Record, reported
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -91,7 +91,7 @@ class SessionFile:
             size = os.lseek(fd, 0, os.SEEK_END)
             closing = b""
             if size and os.pread(fd, 1, size - 1) != b"\n":
-                closing = b"\n"
+                closing = b"\n" + _line(reported(1))  # nobody was told of what it was to hold
             written = os.write(fd, closing + b"".join(self._backlog))
         finally:
             os.close(fd)

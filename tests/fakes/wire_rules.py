@@ -11,10 +11,11 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from acpserver.rpc import legacy, schema
 
-Json = dict[str, object]
+Json = dict[str, Any]
 
 LONGEST_LINE = 65_535  # bytes, without the line's end: the limit of some clients' readers
 FIRST_OWN_ID, LAST_OWN_ID = 1_000_000, 2**31 - 1
@@ -148,7 +149,7 @@ class WireRules:
         if not self._sent_any and method == "initialize":
             self._opening = key
         if method == "initialize" and isinstance(params.get("clientCapabilities"), dict):
-            self._capabilities = params["clientCapabilities"]  # type: ignore[assignment]
+            self._capabilities = params["clientCapabilities"]
         session_id = params.get("sessionId", params.get("session_id"))
         if asked.method == "session/load":
             session = self.sessions.setdefault(str(session_id), Session())
@@ -235,6 +236,7 @@ class WireRules:
             self._turn_ended(session, asked, "result" in message)
         elif asked in session.loads:
             session.loads.remove(asked)
+            session.replayed.clear()  # another load that waits tells everything again
             self._no_open_call(session, None)
             session.opened = session.opened or "result" in message
             if not session.opened and not session.loads:
