@@ -95,7 +95,7 @@ def serve(settings: Config) -> int:
         output_fd, tap=trace.outgoing if trace else None, on_broken=system.interrupt_main
     )
     connection = Connection(
-        LineReader(input_fd),
+        LineReader(input_fd, wake_fd=system.signal_fd()),
         writer,
         server.handlers(),
         admit=server.admit,

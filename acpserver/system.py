@@ -83,6 +83,19 @@ def on_shutdown(handler: Callable[[str], None]) -> None:
         signal.signal(getattr(signal, name), handle)
 
 
+def signal_fd() -> int | None:
+    """A descriptor that becomes readable when a signal has come; for the main thread to wait on as well.
+
+    In a plain read it would sleep through one that comes just before: such a signal interrupts nothing.
+    """
+    if sys.platform == "win32":  # untested; only a socket could be used there
+        return None
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
 def ignore_shutdown() -> None:
     """Stay when the terminal or the editor signals everything it started (the guard does)."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):

@@ -26,11 +26,15 @@ TOO_LONG = b"\x00"  # no JSON begins so: whoever parses it tells the peer that t
 
 
 class LineReader:
-    """Splits what comes from a descriptor at the byte `\\n`, without decoding anything."""
+    """Splits what comes from a descriptor at the byte `\\n`, without decoding anything.
 
-    def __init__(self, fd: int, max_line: int = MAX_LINE):
+    Waiting for input ends early when `wake_fd` is readable, so that a signal handler can run.
+    """
+
+    def __init__(self, fd: int, max_line: int = MAX_LINE, wake_fd: int | None = None):
         self._fd = fd
         self._max_line = max_line
+        self._wake_fd = wake_fd
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield each line without its end, blank ones left out, until the end of input. Blocks.
@@ -61,6 +65,8 @@ class LineReader:
     def _read(self) -> bytes:
         while True:
             try:
+                if self._wake_fd is not None:
+                    select.select([self._fd, self._wake_fd], [], [])
                 return os.read(self._fd, 1 << 18)
             except BlockingIOError:  # a parent may have made the shared pipe non-blocking
                 select.select([self._fd], [], [])
