@@ -64,7 +64,7 @@ class Server:
         self.children = Children([config.api_key_env])
         self.tools = builtin_tools(self.children)
         self._client: Client | None = None
-        self._sessions = Sessions(Store(config.state_dir), lambda: self.models.default)
+        self._sessions = Sessions(Store(config.state_dir), [model for model, _ in self.models.names()])
         self._authenticated = self.models.configured  # written by the reader only
         self._turns = WorkerPool("turn", MOST_TURNS)
         self._control = WorkerPool("control", MOST_CONTROL)

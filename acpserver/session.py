@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -62,7 +62,7 @@ class Session:
     """
 
     def __init__(
-        self, session_id: str, cwd: str, roots: tuple[str, ...], file: SessionFile, default_model: str
+        self, session_id: str, cwd: str, roots: tuple[str, ...], file: SessionFile, models: Sequence[str]
     ):
         self.id = session_id
         """As the client knows it."""
@@ -76,7 +76,7 @@ class Session:
         for a whole replay: so a replay in mid-turn tells each thing once. Never taken by the reader."""
         self.unfinished: Callable[[], list[dict[str, object]]] | None = None
         """While a turn runs here: the updates that tell what it has shown and not recorded yet."""
-        self._default_model = default_model
+        self._models = models  # that can be chosen, the default first
         self._told_problem = ""
         self._chosen_lock = threading.Lock()  # guards _chosen
         self._chosen: dict[str, tuple[str, ...]] = {}  # values, oldest first, that are not recorded yet
@@ -151,8 +151,9 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The session's model."""
-        return self._option("model", self._default_model)
+        """The session's model; the default where this process no longer has what was chosen."""
+        chosen = self._option("model", self._models[0])
+        return chosen if chosen in self._models else self._models[0]
 
     def _option(self, option: str, default: str) -> str:
         chosen = self._chosen.get(option)

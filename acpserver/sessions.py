@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from acpserver import records
 from acpserver.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
@@ -27,11 +27,11 @@ def new_id() -> str:
 
 
 class Sessions:
-    """The registry. `default_model` tells the model of a session that has set none."""
+    """The registry. `models` are those that can be chosen; the first is the one of new sessions."""
 
-    def __init__(self, store: Store, default_model: Callable[[], str]):
+    def __init__(self, store: Store, models: Sequence[str]):
         self.store = store
-        self._default_model = default_model
+        self._models = models
         self._sessions_lock = threading.Lock()  # guards the two below
         self._sessions: dict[str, Session] = {}
         self._next_sweep = 0.0  # time.monotonic()
@@ -40,7 +40,7 @@ class Sessions:
         """A new session, on disk when this returns (or not at all: see `SessionFile.problem`)."""
         session_id = new_id()
         file = self.store.create(session_id, cwd, [records.header(session_id, cwd)])
-        return self._remember(Session(session_id, cwd, roots, file, self._default_model()))
+        return self._remember(Session(session_id, cwd, roots, file, self._models))
 
     def get(self, session_id: str) -> Session:
         """A session that is in use in this process. Raises `RpcError` -32002."""
@@ -65,7 +65,7 @@ class Sessions:
         if session is None:
             file = self._find(session_id, by_prefix)
             _need_folder(_head(file.path).cwd, cwd)
-            session = self._remember(Session(session_id, cwd, roots, file, self._default_model()))
+            session = self._remember(Session(session_id, cwd, roots, file, self._models))
         else:
             _need_folder(session.cwd, cwd)
         session.roots = roots
@@ -87,7 +87,7 @@ class Sessions:
         if message_id:
             origin["messageId"] = message_id
         file = self.store.create(new, cwd, [records.header(new, cwd, origin), *_until(source, message_id)])
-        return self._remember(Session(new, cwd, roots, file, self._default_model()))
+        return self._remember(Session(new, cwd, roots, file, self._models))
 
     def forget(self, session_id: str) -> Session | None:
         """Take a session out of memory; the caller ends what runs in it."""

@@ -27,7 +27,7 @@ class Nobody:
 def session(tmp_path: Path) -> Session:
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"")
-    return Session("s", "/w", ("/w",), SessionFile(str(path), "s"), "big")
+    return Session("s", "/w", ("/w",), SessionFile(str(path), "s"), ["big", "offline"])
 
 
 def turn(number: int, limit: float | None = None) -> Turn:
@@ -137,7 +137,7 @@ def test_an_option_holds_at_once_and_survives_in_the_file(session: Session) -> N
     session.choose("mode", "bypass")
     assert session.mode == "bypass" and session.conversation.options == {}
     session.record_choice("mode", "bypass")
-    again = Session("s", "/w", ("/w",), SessionFile(session.file.path, "s"), "big")
+    again = Session("s", "/w", ("/w",), SessionFile(session.file.path, "s"), ["big", "offline"])
     assert (session.mode, again.mode, again.model) == ("bypass", "bypass", "big")
 
 
@@ -152,7 +152,7 @@ def test_the_choice_that_came_last_holds_at_every_moment(session: Session) -> No
 
 def test_notes_are_in_the_conversation_and_in_the_file(session: Session) -> None:
     session.note(records.user("m", [{"type": "text", "text": "hello"}]))
-    again = Session("s", "/w", ("/w",), SessionFile(session.file.path, "s"), "big")
+    again = Session("s", "/w", ("/w",), SessionFile(session.file.path, "s"), ["big", "offline"])
     for one in (session, again):
         assert [message.text for message in one.conversation.messages] == ["hello"]
         assert isinstance(one.conversation.messages[0], Message) and one.conversation.title == "hello"
