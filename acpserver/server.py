@@ -1,7 +1,7 @@
 """The agent side of the protocol: the table of methods, who runs what, and the end of the process.
 
-The reader thread runs the handlers marked inline, which only touch memory; slow ones go to the control
-pool, turns to the turn pool. Follow one prompt: `_prompt` -> `_work_through` -> `_run_turn` -> `TurnLoop`.
+The reader thread runs the handlers that only touch memory; slow ones go to the control pool, turns to
+`turns.Turns`, where one can follow a prompt on its way.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ import time
 
 from acpserver import session_file
 from acpserver.agent import translate
-from acpserver.agent.loop import TurnLoop
 from acpserver.client import Client
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import (
     AUTH_REQUIRED,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    Cancelled,
-    ProviderError,
     RpcError,
 )
 from acpserver.llm import http
@@ -30,19 +26,18 @@ from acpserver.options import config_options, valid_choice
 from acpserver.processes import Children
 from acpserver.rpc.call import Call, Handler, run_handler
 from acpserver.rpc.connection import Connection
-from acpserver.session import Session, Turn
+from acpserver.session import Turn
 from acpserver.session_methods import CAPABILITIES, SessionMethods
 from acpserver.sessions import Sessions
 from acpserver.store import Store
-from acpserver.tools.base import Tool
 from acpserver.tools.builtin import builtin_tools
+from acpserver.turns import Turns, time_limit
 from acpserver.version import __version__
 from acpserver.workers import WorkerPool
 
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
-MOST_TURNS = 256  # that run at once
 MOST_CONTROL = 4
 STOP_SECONDS = 1.2  # how long the end of input waits for turns and slow requests
 
@@ -62,11 +57,11 @@ class Server:
         self.config = config
         self.models = Models(config)
         self.children = Children([config.api_key_env])
-        self.tools = builtin_tools(self.children)
         self._client: Client | None = None
         self._sessions = Sessions(Store(config.state_dir), [model for model, _ in self.models.names()])
         self._authenticated = self.models.configured  # written by the reader only
-        self._turns = WorkerPool("turn", MOST_TURNS)
+        tools = builtin_tools(self.children)
+        self._turns = Turns(self.models, tools, config, lambda: self._editor)
         self._control = WorkerPool("control", MOST_CONTROL)
         self._choices = WorkerPool("choice", 1)  # one thread: the choice that came last must hold
 
@@ -198,61 +193,13 @@ class Server:
         prompt = call.params.get("prompt")
         if not isinstance(prompt, list) or not prompt:
             raise RpcError.with_details(INVALID_PARAMS, "params.prompt: must hold at least one content block")
-        turn = Turn(call, prompt, time_limit(call.params))
-        start = session.add(turn)
-        call.cancel.on_set(lambda: self._withdraw(session, turn))
-        if start:
-            self._turns.submit(lambda: self._work_through(session))
+        self._turns.add(session, Turn(call, prompt, time_limit(call.params)))
 
     def _cancel(self, call: Call) -> None:
         session = self._sessions.peek(str(call.params.get("sessionId", "")))
         if session is not None:
             session.cancel("session/cancel")
         call.answer({})
-
-    def _withdraw(self, session: Session, turn: Turn) -> None:
-        """Answer a turn that was cancelled alone before it began; when all of a session's turns are, the
-        worker answers them, in order."""
-        if turn.cancel.reason == "$/cancel_request" and session.withdraw(turn):
-            turn.call.answer({"stopReason": "cancelled"})
-
-    def _work_through(self, session: Session) -> None:
-        """Run the session's turns, one after another, until none waits."""
-        while (turn := session.next_turn()) is not None:
-            run_handler(lambda _call, turn=turn: self._run_turn(session, turn), turn.call)  # type: ignore[misc]
-
-    def _run_turn(self, session: Session, turn: Turn) -> None:
-        """One turn, with the session's file held against other processes; its answer comes last."""
-        with turn.timed():
-            try:
-                with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
-                    session.refresh()
-                    provider = self.models.provider(session.model)
-                    tools = {**self.tools, **self._server_tools(session, turn)}
-                    loop = TurnLoop(session, turn, self._editor, provider, tools, self.config)
-                    reason = loop.run()
-            except Cancelled:  # cancelled before it could begin
-                turn.call.answer({"stopReason": "cancelled"})
-                return
-            except ProviderError as error:
-                code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
-                raise RpcError.with_details(code, str(error)) from error
-            finally:
-                session.file.sync()
-        turn.call.answer(prompt_result(reason, loop, session, turn))
-
-    def _server_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
-        """The tools of the session's MCP servers; the user is told of servers that failed."""
-        if session.servers is None:
-            return {}
-        tools = session.servers.tools(turn.cancel)
-        for failure in session.servers.take_failures():
-            self._editor.updates(session.id, session.story, turn.cancel).remark(failure)
-        return tools
-
-    def _tell_waiting(self, session: Session, turn: Turn) -> None:
-        updates = self._editor.updates(session.id, session.story, turn.cancel)
-        updates.remark("Another process runs a turn in this session; this one waits for it.")
 
     @property
     def _editor(self) -> Client:
@@ -271,26 +218,3 @@ class Server:
     def _controlled(self, handler: Handler) -> Handler:
         """The handler, run on the control pool."""
         return lambda call: self._control.submit(lambda: run_handler(handler, call))
-
-
-def prompt_result(reason: str, loop: TurnLoop, session: Session, turn: Turn) -> dict[str, object]:
-    """The answer to a prompt, with usage and time (rule L6)."""
-    meta: dict[str, object] = {
-        "elapsedMs": round((time.monotonic() - turn.started) * 1000),
-        "turnCount": session.conversation.turns,
-    }
-    result: dict[str, object] = {"stopReason": reason, "_meta": {"acpserver": meta}}
-    if loop.usage:
-        result["usage"] = usage = translate.prompt_usage(loop.usage)
-        meta.update(usage)
-    return result
-
-
-def time_limit(params: dict[str, object]) -> float | None:
-    """The time limit of a prompt in seconds, from `_meta.timeoutMs` or `metadata.timeout_ms` (rule L5)."""
-    for holder, key in (("_meta", "timeoutMs"), ("metadata", "timeout_ms")):
-        values = params.get(holder)
-        limit = values.get(key) if isinstance(values, dict) else None
-        if isinstance(limit, (int, float)) and not isinstance(limit, bool) and 0 < limit < 1e9:
-            return limit / 1000
-    return None

@@ -94,6 +94,7 @@ ROOMS = """
     agent.loop
 
     session_methods
+    turns
 
     server
     chat.render

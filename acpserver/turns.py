@@ -1,0 +1,113 @@
+"""The turns of all sessions: each session's in order, those of different sessions side by side.
+
+The reader adds turns; a worker takes a session and runs its turns until none waits. Follow one turn:
+`add` -> `_work_through` -> `_run` -> `agent.loop.TurnLoop`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from acpserver.agent import translate
+from acpserver.agent.loop import TurnLoop
+from acpserver.client import Client
+from acpserver.config import Config
+from acpserver.errors import AUTH_REQUIRED, INTERNAL_ERROR, Cancelled, ProviderError, RpcError
+from acpserver.llm.providers import Models
+from acpserver.rpc.call import run_handler
+from acpserver.session import Session, Turn
+from acpserver.tools.base import Tool
+from acpserver.workers import WorkerPool
+
+MOST_TURNS = 256  # that run at once
+
+
+class Turns:
+    """Runs turns. `editor` gives the client, once it has introduced itself."""
+
+    def __init__(self, models: Models, tools: dict[str, Tool], config: Config, editor: Callable[[], Client]):
+        self._models = models
+        self._tools = tools
+        self._config = config
+        self._editor = editor
+        self._pool = WorkerPool("turn", MOST_TURNS)
+
+    def add(self, session: Session, turn: Turn) -> None:
+        """Queue a turn. Called by the reader before it reads the next line; never waits."""
+        start = session.add(turn)
+        turn.cancel.on_set(lambda: self._withdraw(session, turn))
+        if start:
+            self._pool.submit(lambda: self._work_through(session))
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until no turn runs. False when `timeout` seconds were not enough."""
+        return self._pool.wait_idle(timeout)
+
+    def _withdraw(self, session: Session, turn: Turn) -> None:
+        """Answer a turn that was cancelled alone before it began; when all of a session's turns are, the
+        worker answers them, in order."""
+        if turn.cancel.reason == "$/cancel_request" and session.withdraw(turn):
+            turn.call.answer({"stopReason": "cancelled"})
+
+    def _work_through(self, session: Session) -> None:
+        """Run the session's turns, one after another, until none waits."""
+        while (turn := session.next_turn()) is not None:
+            run_handler(lambda _call, turn=turn: self._run(session, turn), turn.call)  # type: ignore[misc]
+            session.file.sync()
+
+    def _run(self, session: Session, turn: Turn) -> None:
+        """One turn, with the session's file held against other processes; its answer comes last."""
+        with turn.timed():
+            try:
+                with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
+                    session.refresh()
+                    provider = self._models.provider(session.model)
+                    tools = {**self._tools, **self._server_tools(session, turn)}
+                    loop = TurnLoop(session, turn, self._editor(), provider, tools, self._config)
+                    reason = loop.run()
+            except Cancelled:  # cancelled before it could begin
+                turn.call.answer({"stopReason": "cancelled"})
+                return
+            except ProviderError as error:
+                code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
+                raise RpcError.with_details(code, str(error)) from error
+        if reason != "cancelled":
+            session.file.sync()  # who cancels is waiting; there the disk comes after the answer
+        turn.call.answer(prompt_result(reason, loop, session, turn))
+
+    def _server_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
+        """The tools of the session's MCP servers; the user is told of servers that failed."""
+        if session.servers is None:
+            return {}
+        tools = session.servers.tools(turn.cancel)
+        for failure in session.servers.take_failures():
+            self._editor().updates(session.id, session.story, turn.cancel).remark(failure)
+        return tools
+
+    def _tell_waiting(self, session: Session, turn: Turn) -> None:
+        updates = self._editor().updates(session.id, session.story, turn.cancel)
+        updates.remark("Another process runs a turn in this session; this one waits for it.")
+
+
+def prompt_result(reason: str, loop: TurnLoop, session: Session, turn: Turn) -> dict[str, object]:
+    """The answer to a prompt, with usage and time (rule L6)."""
+    meta: dict[str, object] = {
+        "elapsedMs": round((time.monotonic() - turn.started) * 1000),
+        "turnCount": session.conversation.turns,
+    }
+    result: dict[str, object] = {"stopReason": reason, "_meta": {"acpserver": meta}}
+    if loop.usage:
+        result["usage"] = usage = translate.prompt_usage(loop.usage)
+        meta.update(usage)
+    return result
+
+
+def time_limit(params: dict[str, object]) -> float | None:
+    """The time limit of a prompt in seconds, from `_meta.timeoutMs` or `metadata.timeout_ms` (rule L5)."""
+    for holder, key in (("_meta", "timeoutMs"), ("metadata", "timeout_ms")):
+        values = params.get(holder)
+        limit = values.get(key) if isinstance(values, dict) else None
+        if isinstance(limit, (int, float)) and not isinstance(limit, bool) and 0 < limit < 1e9:
+            return limit / 1000
+    return None
