@@ -18,7 +18,9 @@ import acpserver
 from acpserver import config
 from acpserver.llm import offline
 from acpserver.permissions import MODES
+from acpserver.processes import Children
 from acpserver.server import Server
+from acpserver.tools.builtin import builtin_tools
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("bin/acpserver", "bin/environment", "bin/quickstart", "bin/test")
@@ -63,10 +65,9 @@ def test_the_wheel_holds_package_and_schema_and_nothing_else(tmp_path: Path) -> 
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     # Compared with the copy: in the checkout somebody may be at work.
-    expected = {path.relative_to(checkout).as_posix() for path in (checkout / "acpserver").rglob("*.py")}
-    schema = [*(checkout / "schema").glob("*.json"), *(checkout / "schema").glob("*.py")]
-    expected |= {f"acpserver/schema/{path.name}" for path in schema}
-    expected |= {"acpserver/py.typed"}
+    package = [path for path in (checkout / "acpserver").rglob("*") if path.is_file()]
+    expected = {path.relative_to(checkout).as_posix() for path in package}
+    expected |= {f"acpserver/schema/{path.name}" for path in (checkout / "schema").iterdir() if path.is_file()}
     info = {name for name in names if name.startswith(f"acpserver-{acpserver.__version__}.dist-info/")}
     assert names - info == expected
 
@@ -151,8 +152,8 @@ def test_the_readme_explains_every_command_of_the_offline_model() -> None:
 
 def test_the_readme_lists_the_methods_and_the_tools_there_are() -> None:
     text = readme()
-    server = Server(config.Config(model="offline"))
-    named = [*server.handlers(), *server.tools, *(mode.id for mode in MODES)]
+    methods = Server(config.Config(model="offline")).handlers()
+    named = [*methods, *builtin_tools(Children()), *(mode.id for mode in MODES)]
     assert [name for name in named if f"`{name}`" not in text] == []
 
 
