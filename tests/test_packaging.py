@@ -67,7 +67,7 @@ def test_the_wheel_holds_package_and_schema_and_nothing_else(tmp_path: Path) -> 
     # Compared with the copy: in the checkout somebody may be at work.
     package = [path for path in (checkout / "acpserver").rglob("*") if path.is_file()]
     expected = {path.relative_to(checkout).as_posix() for path in package}
-    expected |= {f"acpserver/schema/{path.name}" for path in (checkout / "schema").iterdir() if path.is_file()}
+    expected |= {f"acpserver/schema/{path.name}" for path in (checkout / "schema").glob("*.*")}
     info = {name for name in names if name.startswith(f"acpserver-{acpserver.__version__}.dist-info/")}
     assert names - info == expected
 
