@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 from acpserver.rpc import definitions
 from acpserver.rpc.checker import Checker, checker
 from acpserver.rpc.definitions import Method
-from acpserver.validate import hints
 from acpserver.validate.findings import ERROR, INFO, WARNING
+from acpserver.validate.hints import for_fault, respelt
 from acpserver.validate.official import Fault, OfficialSchema, Steps
 from acpserver.validate.state import Breach
 
@@ -74,6 +74,12 @@ class Judge:
             return []
         return self._check(side, known.params, {} if params is None else params, "params")
 
+    def unknown(self, method: str, params: object) -> list[str]:
+        """Names of fields in params that the schema does not know."""
+        known = self.method(method)
+        found = self._schemas.unknown(known.params, params) if known else ()
+        return [str(steps[-1]) for steps, _ in found]
+
     def result(self, side: str, method: str, result: object) -> list[Breach]:
         """What is wrong with the result of a request."""
         known = self.method(method)
@@ -98,7 +104,7 @@ class Judge:
         return found
 
     def _breach(self, side: str, definition: str, value: object, prefix: str, fault: Fault) -> Breach:
-        hint = hints.for_fault(self._schemas, definition, value, fault.steps)
+        hint = for_fault(self._schemas, definition, value, fault.steps)
         text = f"{fault.reason}{'; ' + hint if hint else ''}"
         why = self._schemas.forgiveness(definition, value, fault.steps)
         path = path_text(prefix, fault.steps)
@@ -115,7 +121,7 @@ class Judge:
             name = str(steps[-1])
             if name == "_meta" or self._experimental.intersection(map(str, steps)):
                 continue
-            meant = hints.respelt(name, names)
+            meant = respelt(name, names)
             path = path_text(prefix, steps)
             if meant and f'"{name}"' not in hinted:
                 text = f"no such field; v1 spells it {meant}"

@@ -54,6 +54,10 @@ class Call:
     params: Json
     faults: list[Breach] = field(default_factory=list)
     """What the schema finds wrong with it and no receiver forgives."""
+    unknown: list[str] = field(default_factory=list)
+    """Names of fields in it that the schema does not know."""
+    is_damaged: bool = False
+    """Whether anything in it does not fit, forgiven or not; it may mean more than can be read."""
     order: int = 0
     withdrawn: Mark | None = None
     """The `$/cancel_request` or `session/cancel` for it."""
@@ -78,7 +82,7 @@ class Answer:
     call: Call
     result: object
     error: Json | None
-    faults: list[Breach] = field(default_factory=list)
+    is_damaged: bool = False
 
     @property
     def fields(self) -> Json:
@@ -141,8 +145,7 @@ class Turn:
     """An error answer of the client to one of the agent's file requests."""
     used: set[str] = field(default_factory=set)
     """Methods of the client that the agent called in this turn."""
-    told: bool = False
-    """Whether the agent has written any text."""
+    ended: Mark | None = None
 
 
 @dataclass
@@ -153,6 +156,8 @@ class Session:
     cwd: str = ""
     is_open: bool = False
     is_closed: bool = False
+    is_loaded: bool = False
+    """Opened by `session/load`."""
     turns: list[Turn] = field(default_factory=list)
     loads: list[Call] = field(default_factory=list)
     resumes: list[Call] = field(default_factory=list)
@@ -173,8 +178,20 @@ class Session:
     """The last plan: status by content."""
     titled: bool = False
     metered: bool = False
+    last_answer: Mark | None = None
+    """The answer to the last prompt."""
+    last_cancel: Mark | None = None
     stray_cancel: Mark | None = None
     """A `session/cancel` that came while no turn ran."""
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that runs now."""
+        return self.turns[0] if self.turns else None
+
+    def turn_of(self, call: Call) -> Turn | None:
+        """The turn that a prompt began."""
+        return next((turn for turn in self.turns if turn.call is call), None)
 
 
 class World:
@@ -190,10 +207,10 @@ class World:
         self.sessions: dict[str, Session] = {}
         self.open: dict[str, OrderedDict[str, Call]] = {"client": OrderedDict(), "agent": OrderedDict()}
         """Requests without an answer, by side and by the JSON text of the id."""
+        self.answered: dict[str, Recent] = {"client": Recent(), "agent": Recent()}
+        """Ids of answered requests, by the side that asked, with the line of the answer."""
         self.is_blurred = False
-        """A damaged message may have hidden a session."""
-        self.has_start = False
-        """Whether the conversation was recorded from its beginning."""
+        """A damaged message may have hidden a session, or the beginning was not recorded."""
 
     def can(self, side: str, *path: str) -> bool:
         """Whether a capability was announced; yes while nothing is known."""
@@ -207,6 +224,12 @@ class World:
     def session(self, session_id: str) -> Session | None:
         """The session of this id, if it is open or being opened."""
         return self.sessions.get(session_id)
+
+    def blur(self) -> None:
+        """A message could not be read: what it said about any session is not known."""
+        self.is_blurred = True
+        for session in self.sessions.values():
+            session.is_blurred = True
 
     def requests(self, side: str, method: str) -> Iterator[Call]:
         """The open requests of one method, oldest first."""

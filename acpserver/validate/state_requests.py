@@ -23,8 +23,6 @@ class Requests:
     def __init__(self, world: World):
         self._world = world
         self._order = 0
-        self._answered = {CLIENT: Recent(), AGENT: Recent()}
-        """Ids of answered requests, by the side that asked."""
         self._last_answered = {CLIENT: 0, AGENT: 0}
         """Order of the youngest answered request of each side."""
         self._unreadable: deque[tuple[str, Mark]] = deque()
@@ -89,14 +87,14 @@ class Requests:
         name = key(request_id)
         call = self._world.open[asker].pop(name, None)
         if call is not None:
-            self._answered[asker].add(name, mark.line)
+            self._world.answered[asker].add(name, mark.line)
             self._last_answered[asker] = max(self._last_answered[asker], call.order)
             return call, []
         return None, [self._unmatched(side, name)]
 
     def _unmatched(self, side: str, name: str) -> Breach:
         asker = other(side)
-        before = self._answered[asker].get(name)
+        before = self._world.answered[asker].get(name)
         if isinstance(before, int):
             return Breach("J2", side, "id", f"request {name} has been answered before", related=before)
         if side == AGENT and name in self._stray:
@@ -127,7 +125,7 @@ class Requests:
         if call.faults and answer.side == AGENT:
             place = call.faults[0].path
             reason = f"params that do not fit ({place}) are answered with -32602, here with a result"
-            yield Breach("J7", answer.side, "", reason, WARNING, related)
+            yield Breach("J7", answer.side, "", reason, INFO, related)
         if not is_known and not call.method.startswith("_"):
             reason = f"{call.method} is no method of the protocol: -32601 is due, here is a result"
             yield Breach("J6", answer.side, "", reason, WARNING if answer.side == CLIENT else "", related)

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acpserver.rpc import legacy
-from acpserver.validate import envelope, hints, rules
-from acpserver.validate.envelope import Envelope
+from acpserver.validate.envelope import ANSWER, CALL, Envelope, open_envelope
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, INFO, MAX_EXCERPT, WARNING, Entry, Finding
+from acpserver.validate.hints import for_method
+from acpserver.validate.rules import RULES
 from acpserver.validate.schemas import Judge
 from acpserver.validate.state import Answer, Breach, Call, Mark, World
+from acpserver.validate.state_answers import Secrets
 from acpserver.validate.state_requests import Requests
 from acpserver.validate.watchers import Watcher, watchers
 
@@ -32,6 +34,7 @@ class Validator:
         self._world = World()
         self._requests = Requests(self._world)
         self._watchers: list[Watcher] = watchers(self._world)
+        self._secrets = Secrets()
         self._end: Mark | None = None
         self.label = ""
         """What the last message was: its method, or the method that it answers."""
@@ -42,16 +45,17 @@ class Validator:
         """Judge the next message: the findings that it completes."""
         mark = Mark(entry.line, entry.time, entry.text[:MAX_EXCERPT])
         self._end, self.label, self.answers = mark, "", None
-        opened = envelope.read(entry)
+        opened = open_envelope(entry)
         found = list(opened.breaches)
-        if opened.kind == envelope.CALL:
+        if opened.kind == CALL:
             found += self._call(entry, mark, opened)
-        elif opened.kind == envelope.ANSWER:
+        elif opened.kind == ANSWER:
             found += self._answer(entry, mark, opened)
         else:
             self._requests.broken(entry.sender, opened, mark)
             for watcher in self._watchers:
                 watcher.disturbed(entry.sender)
+        found += self._secrets.look(entry)
         return [self._place(breach, entry, mark) for breach in found]
 
     def finish(self) -> list[Finding]:
@@ -80,7 +84,11 @@ class Validator:
         call.faults = [
             breach for breach in judged if breach.level == ERROR and breach.path.startswith("params")
         ]
+        call.is_damaged = bool(judged)
         yield from judged
+        if side == CLIENT:
+            call.unknown = self._judge.unknown(method, params)
+            self._secrets.learn(call)
         yield from self._requests.called(call, entry.size or len(entry.text))
         for watcher in self._watchers:
             yield from watcher.called(call)
@@ -90,7 +98,7 @@ class Validator:
         known = self._judge.method(call.method)
         if known is None:
             if not call.method.startswith("_"):
-                hint = hints.for_method(call.method, self._judge.methods())
+                hint = for_method(call.method, self._judge.methods())
                 reason = "no method of the protocol; own methods begin with _" + (f"; {hint}" if hint else "")
                 yield Breach("method", call.side, "method", reason, WARNING)
             return
@@ -134,14 +142,14 @@ class Validator:
             opened.result,
             error if isinstance(error, dict) else {} if error is not None else None,
         )
-        answer.faults = [breach for breach in judged if breach.level == ERROR]
+        answer.is_damaged = bool(judged or opened.breaches)
         yield from self._requests.answered(answer, known is not None and known.receiver != call.side)
         for watcher in self._watchers:
             yield from watcher.answered(answer)
 
     def _place(self, breach: Breach, entry: Entry, mark: Mark) -> Finding:
         at = breach.at or mark
-        level = breach.level or rules.RULES[breach.rule].level
+        level = breach.level or RULES[breach.rule].level
         excerpt = at.text if breach.at else excerpt_of(entry, breach.path)
         related = breach.related if breach.related != at.line else None
         return Finding(

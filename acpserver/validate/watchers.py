@@ -10,6 +10,14 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from acpserver.validate.state import Answer, Breach, Call, Mark, World
+from acpserver.validate.state_answers import Errors
+from acpserver.validate.state_calls import ToolCalls
+from acpserver.validate.state_cancel import Cancelling
+from acpserver.validate.state_client import ClientCalls
+from acpserver.validate.state_handshake import Handshake
+from acpserver.validate.state_options import Options
+from acpserver.validate.state_sessions import Sessions
+from acpserver.validate.state_turns import Turns
 
 
 class Watcher(Protocol):
@@ -30,4 +38,7 @@ class Watcher(Protocol):
 
 def watchers(world: World) -> list[Watcher]:
     """All of them, for one conversation."""
-    return []
+    return [
+        Handshake(world), Sessions(world), Options(world), ToolCalls(world), ClientCalls(world),
+        Cancelling(world), Errors(world), Turns(world),
+    ]  # fmt: skip

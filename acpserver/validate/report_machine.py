@@ -1,0 +1,100 @@
+"""Reports for programs: JSON, SARIF 2.1.0 and JUnit XML. Pure functions that return text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from acpserver.validate.findings import ERROR, INFO, WARNING, Finding
+from acpserver.validate.recording import Report
+from acpserver.validate.rules import RULES
+from acpserver.version import __version__
+
+Reports = Sequence[tuple[str, Report]]
+"""(name of the recording, its report)."""
+
+_SARIF_LEVELS = {ERROR: "error", WARNING: "warning", INFO: "note"}
+
+
+def as_json(reports: Reports) -> str:
+    """One object: for each recording its counts and findings."""
+    files = [
+        {
+            "file": name,
+            "messages": report.messages,
+            "errors": report.counts[ERROR],
+            "warnings": report.counts[WARNING],
+            "remarks": report.counts[INFO],
+            "findings": [finding._asdict() for finding in report.findings],
+        }
+        for name, report in reports
+    ]
+    return json.dumps({"version": __version__, "files": files}, indent=2)
+
+
+def as_sarif(reports: Reports) -> str:
+    """SARIF, which code hosts show beside the file."""
+    used = sorted({finding.rule for _, report in reports for finding in report.findings})
+    rules = [
+        {
+            "id": name,
+            "shortDescription": {"text": RULES[name].text},
+            "defaultConfiguration": {"level": _SARIF_LEVELS[RULES[name].level]},
+        }
+        for name in used
+    ]
+    results = [_result(name, finding) for name, report in reports for finding in report.findings]
+    driver = {"name": "acp-validate", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": results}
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _result(name: str, finding: Finding) -> dict[str, object]:
+    place = f" ({finding.path})" if finding.path else ""
+    region = {"startLine": max(finding.line, 1)}
+    location = {"physicalLocation": {"artifactLocation": {"uri": name}, "region": region}}
+    return {
+        "ruleId": finding.rule,
+        "level": _SARIF_LEVELS[finding.level],
+        "message": {"text": f"{finding.side}: {finding.text}{place}"},
+        "locations": [location],
+    }
+
+
+def as_junit(reports: Reports) -> str:
+    """JUnit: a suite for each recording, a case for each rule that can be judged; broken ones fail."""
+    suites = [_suite(name, report) for name, report in reports]
+    return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "".join(suites) + "</testsuites>"
+
+
+def _suite(name: str, report: Report) -> str:
+    broken: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        if finding.level != INFO:
+            broken.setdefault(finding.rule, []).append(finding)
+    cases = [rule for rule in RULES if RULES[rule].seen]
+    head = f'tests="{len(cases)}" failures="{len(broken)}"'
+    lines = [f"  <testsuite name={quoteattr(name)} {head}>\n"]
+    for rule in cases:
+        case = f"    <testcase classname={quoteattr(name)} name={quoteattr(f'{rule} {RULES[rule].text}')}"
+        if rule not in broken:
+            lines.append(f"{case}/>\n")
+            continue
+        told = "\n".join(f"line {one.line}: {one.side}: {one.path} {one.text}" for one in broken[rule])
+        message = quoteattr(_xml(broken[rule][0].text))
+        lines.append(f"{case}>\n      <failure message={message}>{escape(_xml(told))}</failure>\n    </testcase>\n")
+    return "".join(lines) + "  </testsuite>\n"
+
+
+def _xml(text: str) -> str:
+    """`text` without the characters that XML 1.0 does not have."""
+    return "".join(c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c != "\ufffe" else "?" for c in text)
+
+
+OUTPUTS: dict[str, Callable[[Reports], str]] = {"json": as_json, "sarif": as_sarif, "junit": as_junit}

@@ -1,0 +1,84 @@
+"""What error answers say, and what no message may say.
+
+Rules A5, J12 and L4. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from acpserver import jsontext
+from acpserver.validate.findings import AGENT, CLIENT, Entry
+from acpserver.validate.state import Answer, Breach, Call, Mark, World, objects, text
+
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
+_KEY = re.compile(r"\b(sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{30,}|xox[bp]-[A-Za-z0-9-]{20,})")
+_SHORTEST = 8  # characters of a secret; shorter ones would be found everywhere
+_MOST_SECRETS = 100
+
+
+class Secrets:
+    """Remembers what MCP servers are given in confidence, and looks for it in what the agent sends."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def learn(self, call: Call) -> None:
+        """Take note of the secrets in the client's request."""
+        for server in objects(call.params, "mcpServers"):
+            for pair in (*objects(server, "env"), *objects(server, "headers")):
+                value = text(pair, "value")
+                if len(value) >= _SHORTEST and _SECRET_NAME.search(text(pair, "name")):
+                    if len(self._known) < _MOST_SECRETS:
+                        self._known[value] = call.mark.line
+
+    def look(self, entry: Entry) -> Iterator[Breach]:
+        """Is there a secret in what the agent sends?"""
+        if entry.sender != AGENT:
+            return
+        for secret, line in self._known.items():
+            if jsontext.dumps(secret)[1:-1] in entry.text or secret in entry.text:
+                reason = "the value of a variable or header of an MCP server"
+                yield Breach("A5", AGENT, "", f"a secret on the wire: {reason}", related=line)
+                return
+        if '"error"' in entry.text and _KEY.search(entry.text):
+            yield Breach("A5", AGENT, "error", "a secret on the wire: this looks like an API key")
+
+
+class Errors:
+    """Looks at the words of error answers."""
+
+    def __init__(self, world: World):
+        self._world = world
+
+    def called(self, call: Call) -> Iterator[Breach]:
+        """Calls have no error."""
+        return iter(())
+
+    def answered(self, answer: Answer) -> Iterator[Breach]:
+        """Does an error say what clients look for?"""
+        call, error = answer.call, answer.error
+        if error is None or call.side != CLIENT:
+            return
+        said = text(error, "message") + " " + jsontext.dumps(error.get("data"))
+        if answer.code == -32002 and call.session and call.session not in said:
+            reason = f"the error does not name the session {call.session!r}"
+            yield Breach("L4", AGENT, "error", reason, related=call.mark.line)
+        if answer.code == -32603 and "data" in error:
+            data = error["data"]
+            if not isinstance(data, dict) or set(data) != {"details"}:
+                reason = "data with anything but details is not shown by some clients"
+                yield Breach("L4", AGENT, "error.data", reason)
+        if answer.code == -32602 and not call.faults:
+            named = next((name for name in call.unknown if f'"{name}"' in said or f"'{name}'" in said), "")
+            if named or ("_meta" in said and "_meta" in jsontext.dumps(call.params)):
+                reason = f"unknown fields are accepted, also {named or '_meta'}"
+                yield Breach("J12", AGENT, "error", reason, related=call.mark.line)
+
+    def disturbed(self, side: str) -> None:
+        """Nothing is remembered."""
+
+    def finish(self, end: Mark | None) -> Iterator[Breach]:
+        """Nothing is only wrong at the end."""
+        return iter(())
