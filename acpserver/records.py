@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from acpserver.llm.types import Message, Part, Text, Thought, ToolCall, ToolResult, Usage
+from acpserver.llm.types import Message, Opaque, Part, Text, Thought, ToolCall, ToolResult, Usage
 from acpserver.prompts import user_message
 
 Record = dict[str, object]
@@ -127,7 +127,7 @@ class Conversation:
         self.created = float(record["time"])  # type: ignore[arg-type]
 
     def _user(self, record: Record) -> None:
-        message = user_message(record["prompt"])  # type: ignore[arg-type]
+        message = user_message(record["prompt"], images=True)  # type: ignore[arg-type]
         self.turns += 1
         self.title = self.title or title_of(message)
         self.messages.append(message)
@@ -137,7 +137,7 @@ class Conversation:
         counts = record.get("usage")
         if counts:
             self.usage = self.usage.plus(Usage(*counts))  # type: ignore[misc]
-        if any(not isinstance(part, Thought) for part in parts):
+        if any(not isinstance(part, (Thought, Opaque)) for part in parts):
             self.messages.append(Message("assistant", parts))
 
     def _result(self, record: Record) -> None:
@@ -196,6 +196,8 @@ def _part(part: Part) -> Record:
         return {"text": part.text}
     if isinstance(part, Thought):
         return {"thought": part.text}
+    if isinstance(part, Opaque):
+        return {"opaque": part.data, "origin": part.origin}
     assert isinstance(part, ToolCall)
     return {"call": part.id, "name": part.name, "arguments": part.arguments, "raw": part.raw}
 
@@ -206,6 +208,11 @@ def part_of(value: Record) -> Part:
         return Text(_text(value, "text"))
     if "thought" in value:
         return Thought(_text(value, "thought"))
+    if "opaque" in value:
+        data = value["opaque"]
+        if not isinstance(data, dict):
+            raise TypeError("opaque")
+        return Opaque(_text(value, "origin"), data)
     arguments = value["arguments"]
     if arguments is not None and not isinstance(arguments, dict):
         raise TypeError("arguments")

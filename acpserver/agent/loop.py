@@ -24,6 +24,7 @@ from acpserver.llm.types import (
     Finish,
     Message,
     ModelRequest,
+    Opaque,
     Part,
     Provider,
     Text,
@@ -122,7 +123,7 @@ class TurnLoop:
         for call in answer.calls:
             self.turn.cancel.check()
             self._runner.run(call)
-        if answer.calls and answer.finish != "length":
+        if answer.finish == "pause" or (answer.calls and answer.finish != "length"):
             return ""
         return STOP_REASONS.get(answer.finish, "end_turn")
 
@@ -207,7 +208,7 @@ class _Sink:
             self._text("agent_message_chunk", event.text)
         elif isinstance(event, ThoughtDelta):
             self._text("agent_thought_chunk", event.text)
-        elif isinstance(event, ToolCall):
+        elif isinstance(event, (Opaque, ToolCall)):
             self.end_text()
             self._answer.parts.append(event)
         elif isinstance(event, Usage):
@@ -233,8 +234,9 @@ class _Sink:
         self._kind = ""
 
     def shown(self) -> Answer:
-        """What the user has seen of the answer so far: no calls."""
-        parts: list[Part] = [part for part in self._answer.parts if not isinstance(part, ToolCall)]
+        """What the user has seen of the answer so far: no calls, and no reasoning that led to one."""
+        unseen = (Opaque, ToolCall)
+        parts: list[Part] = [part for part in self._answer.parts if not isinstance(part, unseen)]
         ids = list(self._answer.ids)
         if self._pieces:
             parts.append(self._text_part())

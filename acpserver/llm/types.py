@@ -25,11 +25,30 @@ class Text:
 
 @dataclass(frozen=True)
 class Thought:
-    """Reasoning text. `signature` is opaque and only means something to the provider named."""
+    """Reasoning text, for people to read: a model gets its reasoning back as `Opaque`, if at all."""
 
     text: str
-    signature: str = ""
-    provider: str = ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture in a user's message: its media type and its bytes in base64."""
+
+    mime: str
+    data: str
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """What one model wants back unchanged, at this place, and nobody else understands: signed or encrypted
+    reasoning. A part of an answer, and the event that brings it.
+
+    `origin` names that model (`llm.wire.origin`); for another one the part is left out. `data` is the JSON
+    object that the dialect made of it.
+    """
+
+    origin: str
+    data: dict[str, object]
 
 
 class ToolCall(NamedTuple):
@@ -55,7 +74,7 @@ class ToolResult:
     is_error: bool = False
 
 
-Part: TypeAlias = "Text | Thought | ToolCall | ToolResult"
+Part: TypeAlias = "Text | Thought | Image | Opaque | ToolCall | ToolResult"
 
 
 @dataclass(frozen=True)
@@ -85,13 +104,16 @@ class ToolSpec(NamedTuple):
 
 
 class ModelRequest(NamedTuple):
-    """One model call. `max_tokens` limits the answer (None: the server's own limit)."""
+    """One model call."""
 
     model: str
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # of the answer; None: the server's own limit, or one that the model allows
+    effort: str = ""  # how much to think: "low", "medium", "high"; "" leaves it to the server
+    images: bool = False  # the model takes images; else it reads that there was one
+    context_window: int | None = None  # tokens, for servers that must be told (Ollama)
 
 
 @dataclass(frozen=True)
@@ -132,7 +154,8 @@ class Usage(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """The last event of an answer. `reason`: "stop", "tool_calls", "length" or "refusal"."""
+    """The last event of an answer. `reason`: "stop", "tool_calls", "length", "refusal" or "pause" (ask again
+    with what has come so far, and the model goes on)."""
 
     reason: str
 
@@ -144,9 +167,9 @@ class Waiting(NamedTuple):
     reason: str
 
 
-Event: TypeAlias = "TextDelta | ThoughtDelta | ToolCall | Usage | Finish | Waiting"
-"""What a provider yields, in the order of the model's stream. A `ToolCall` is yielded when it is
-complete; `Finish` comes exactly once, last."""
+Event: TypeAlias = "TextDelta | ThoughtDelta | Opaque | ToolCall | Usage | Finish | Waiting"
+"""What a provider yields, in the order of the model's stream. `Opaque` and `ToolCall` are yielded when they
+are complete; `Finish` comes exactly once, last."""
 
 
 class Provider(Protocol):
