@@ -29,7 +29,7 @@ class Envelope(NamedTuple):
     error: object = None
 
 
-def read(entry: Entry) -> Envelope:
+def open_envelope(entry: Entry) -> Envelope:
     """Take one message out of its envelope (JSON-RPC 2.0, sections 4 and 5; ACP has no batches)."""
     message = entry.message
     if entry.problem:

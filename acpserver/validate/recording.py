@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from acpserver.validate import formats
 from acpserver.validate.findings import ERROR, INFO, WARNING, Entry, Finding
+from acpserver.validate.formats import read
 from acpserver.validate.stats import Stats
 from acpserver.validate.validator import Validator
 
@@ -37,35 +37,39 @@ class Report(NamedTuple):
 
 
 class Reporter:
-    """Feeds a validator, counts, and keeps what it finds. `tap` is told of each entry, as it is read."""
+    """Feeds a validator, counts, and keeps what it finds."""
 
-    def __init__(self, validator: Validator, tap: Callable[[Entry], None] | None = None):
+    def __init__(self, validator: Validator):
         self._validator = validator
-        self._tap = tap
         self._stats = Stats()
-        self._findings: list[Finding] = []
         self._counts: Counter[str] = Counter({ERROR: 0, WARNING: 0, INFO: 0})
+        self.findings: list[Finding] = []
+        """What was found so far; sorted by line at the end."""
 
     def add(self, entry: Entry) -> list[Finding]:
         """Judge one message; what it completes."""
-        if self._tap:
-            self._tap(entry)
         found = self._validator.feed(entry)
         self._stats.add(entry, self._validator.label, self._validator.answers)
         self._keep(found)
         return found
 
-    def end(self) -> Report:
-        """Nothing more comes: the report."""
+    def judged(self, lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
+        """The entries of a recording, each judged before it is passed on; the end too."""
+        for entry in read(lines, format):
+            self.add(entry)
+            yield entry
         self._keep(self._validator.finish())
-        self._findings.sort(key=lambda finding: finding.line)
-        return Report(self._findings, self._stats.messages, self._stats, self._counts)
+        self.findings.sort(key=lambda finding: finding.line)
+
+    def report(self) -> Report:
+        """What came out, once everything is judged."""
+        return Report(self.findings, self._stats.messages, self._stats, self._counts)
 
     def _keep(self, found: list[Finding]) -> None:
         for finding in found:
             self._counts[finding.level] += 1
-            if len(self._findings) < MAX_FINDINGS:
-                self._findings.append(finding)
+            if len(self.findings) < MAX_FINDINGS:
+                self.findings.append(finding)
 
 
 def check_trace(
@@ -75,19 +79,16 @@ def check_trace(
     pedantic: bool = False,
     unstable: bool = False,
     schema: Path | None = None,
-    tap: Callable[[Entry], None] | None = None,
 ) -> Report:
     """Judge a recording: a file, or its lines. `format` is one of `formats.FORMATS`, None to recognise it.
 
-    `tap` is called with each entry. Raises `OSError` for a file that cannot be read, `ConfigError` for a
-    format or a schema that cannot be used.
+    Raises `OSError` for a file that cannot be read, `ConfigError` for a format or a schema that cannot be
+    used.
     """
-    reporter = Reporter(Validator(pedantic=pedantic, unstable=unstable, schema=schema), tap)
+    reporter = Reporter(Validator(pedantic=pedantic, unstable=unstable, schema=schema))
     if isinstance(source, Path):
         with source.open("rb") as lines:
-            for entry in formats.read(lines, format):
-                reporter.add(entry)
+            deque(reporter.judged(lines, format), maxlen=0)
     else:
-        for entry in formats.read(source, format):
-            reporter.add(entry)
-    return reporter.end()
+        deque(reporter.judged(source, format), maxlen=0)
+    return reporter.report()

@@ -88,13 +88,17 @@ def _suite(name: str, report: Report) -> str:
             continue
         told = "\n".join(f"line {one.line}: {one.side}: {one.path} {one.text}" for one in broken[rule])
         message = quoteattr(_xml(broken[rule][0].text))
-        lines.append(f"{case}>\n      <failure message={message}>{escape(_xml(told))}</failure>\n    </testcase>\n")
+        lines.append(
+            f"{case}>\n      <failure message={message}>{escape(_xml(told))}</failure>\n    </testcase>\n"
+        )
     return "".join(lines) + "  </testsuite>\n"
 
 
 def _xml(text: str) -> str:
     """`text` without the characters that XML 1.0 does not have."""
-    return "".join(c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c != "\ufffe" else "?" for c in text)
+    return "".join(
+        c if c in "\t\n" or " " <= c <= "\ud7ff" or "\ue000" <= c != "\ufffe" else "?" for c in text
+    )
 
 
 OUTPUTS: dict[str, Callable[[Reports], str]] = {"json": as_json, "sarif": as_sarif, "junit": as_junit}

@@ -32,6 +32,9 @@ class Style(NamedTuple):
         return f"\033[{_COLOURS[kind]}m{text}\033[0m" if self.colour else text
 
 
+PLAIN = Style()
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Whether a stream is a terminal that shows colours (NO_COLOR and TERM=dumb say no)."""
     is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
@@ -53,7 +56,7 @@ def print_report(stream: TextIO, name: str, report: Report, style: Style) -> Non
     stream.write(summary(name, report, style) + "\n")
 
 
-def block(name: str, finding: Finding, style: Style = Style()) -> str:
+def block(name: str, finding: Finding, style: Style = PLAIN) -> str:
     """One finding in full, without a line end."""
     when = "" if finding.time is None else f" {_clock(finding.time)}"
     head = f"{style.paint(finding.level, finding.level)} {style.paint('bold', finding.rule)}"
@@ -67,7 +70,7 @@ def block(name: str, finding: Finding, style: Style = Style()) -> str:
     return "\n".join(lines)
 
 
-def summary(name: str, report: Report, style: Style = Style()) -> str:
+def summary(name: str, report: Report, style: Style = PLAIN) -> str:
     """One line: what there was and who is wrong."""
     counts = report.counts
     sides = {finding.side for finding in report.findings if finding.level != INFO}
@@ -108,7 +111,7 @@ def _row(samples: Samples, digits: int, factor: float = 1) -> str:
 
 
 def _folded(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
-    """Findings, with those that repeat one of the same rule, side and kind of place counted at the last shown."""
+    """The findings to show, each with the number of later ones that are like it and are not shown."""
     shown: list[tuple[Finding, int]] = []
     seen: dict[tuple[str, str, str], list[int]] = {}
     for finding in findings:
