@@ -48,7 +48,10 @@ class Trace:
     def close(self) -> None:
         """Close the file."""
         with self._file_lock:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as error:  # the disk did not take what was left
+                log.debug("trace: %s", error)
 
     def _write(self, direction: str, entries: list[bytes]) -> None:
         head = f'{{"time":{time.time():.6f},"direction":"{direction}",'.encode("ascii")
