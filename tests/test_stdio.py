@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from fakes.editor import CHECKOUT
 
 from acpserver.cancel import CancelFlag
 from acpserver.transports.stdio import TOO_LONG, LineReader, LineWriter
@@ -144,6 +147,25 @@ def test_a_descriptor_that_does_not_block(pipe: Pipe) -> None:
 
 def test_a_descriptor_that_cannot_be_read_ends_the_input(pipe: Pipe) -> None:
     assert list(LineReader(pipe.writing)) == []
+
+
+def test_a_signal_that_interrupts_no_read_is_handled_all_the_same() -> None:
+    """It comes to another thread here, which is what one just before the read amounts to."""
+    script = """
+import os, signal, sys, threading
+from acpserver import system
+from acpserver.transports.stdio import LineReader
+reading, writing = os.pipe()
+system.on_shutdown(lambda name: os._exit(7))
+def send():
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+reader = LineReader(reading, wake_fd=system.signal_fd())
+threading.Timer(0.05, send).start()
+for line in reader:
+    break
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, timeout=10, capture_output=True)
+    assert (done.returncode, done.stderr) == (7, b"")
 
 
 # Writing

@@ -113,6 +113,7 @@ def test_a_full_disk_disturbs_nobody() -> None:
     trace = Trace("/dev/full")
     trace.incoming(b"{}")
     trace.outgoing(b"{}\n" * 10_000)
+    trace.close()
 
 
 def test_a_closed_trace_disturbs_nobody(file: Path) -> None:

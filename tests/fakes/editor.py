@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TypeAlias
 
 import psutil
 from fakes.wire_rules import LONGEST_LINE, Json, RuleBroken, WireRules
@@ -42,10 +42,10 @@ ABSENT = object()
 EXIT_SECONDS = 2.0  # from the end of input to the end of the process and all that it started
 MARK = "FAKE_EDITOR"  # variable by which everything that the server starts can be found
 
-Answer = str | Json | None
+Answer: TypeAlias = str | Json | None
 """How to answer a request of the agent: a permission option's kind ("allow_once") or "cancelled"; the
 result as an object; {"error": ...}; None: never."""
-Policy = Answer | Callable[[Json], Answer]
+Policy: TypeAlias = Answer | Callable[[Json], Answer]
 """An answer, or a function from the params to one; it runs on the reader thread."""
 
 
@@ -76,23 +76,23 @@ class Reply:
     def error(self) -> Json:
         """The error member; fails the test when there is none."""
         assert "error" in self.message, f"not an error: {self.message}"
-        return self.message["error"]  # type: ignore[return-value]
+        return self.message["error"]
 
     @property
     def code(self) -> int:
         """The error code."""
-        return self.error["code"]  # type: ignore[return-value]
+        return self.error["code"]
 
     @property
     def details(self) -> str:
         """`error.data.details`."""
-        return self.error["data"]["details"]  # type: ignore[index,return-value]
+        return self.error["data"]["details"]
 
     @property
     def result(self) -> Json:
         """The result; fails the test for an error."""
         assert "result" in self.message, f"an error: {self.message}"
-        return self.message["result"]  # type: ignore[return-value]
+        return self.message["result"]
 
 
 class Pending:
@@ -492,7 +492,7 @@ class Editor:
             self.permission if method == "session/request_permission" else self.answers.get(method, NO_METHOD)
         )
         try:
-            answer = policy(request["params"]) if callable(policy) else policy  # type: ignore[arg-type]
+            answer = policy(request["params"]) if callable(policy) else policy
             if answer is not None:
                 self.answer(request, answer)
         except Exception as error:  # reported to the test's thread
@@ -679,10 +679,10 @@ def _answer_message(request: Json, answer: Answer) -> Json:
         return {**head, **(answer if set(answer) == {"error"} else {"result": answer})}
     if answer == "cancelled":
         return {**head, "result": {"outcome": {"outcome": "cancelled"}}}
-    options = request["params"]["options"]  # type: ignore[index,call-overload]
+    options = request["params"]["options"]
     chosen = next(option["optionId"] for option in options if option["kind"] == answer)
     return {**head, "result": {"outcome": {"outcome": "selected", "optionId": chosen}}}
 
 
 def _joined(updates: list[Json]) -> str:
-    return "".join(update["content"]["text"] for update in updates)  # type: ignore[index,call-overload]
+    return "".join(update["content"]["text"] for update in updates)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from acpserver.cancel import CancelFlag
 from acpserver.config import Config
@@ -17,6 +18,7 @@ from acpserver.llm.types import Event, ModelRequest
 from acpserver.rpc.connection import Connection
 from acpserver.server import Server
 from acpserver.tools.base import EXECUTE, Action, ToolContext, ToolOutcome
+from acpserver.tools.builtin import builtin_tools
 from acpserver.transports.stdio import LineReader, LineWriter
 
 Step = Any
@@ -74,13 +76,14 @@ class FakeTool:
 class Inside:
     """A server for `Editor(run=...)`. `settings` are those of the configuration."""
 
-    def __init__(self, folder: Path, script: Script | None = None, *tools: FakeTool, **settings: object):
-        defaults: dict[str, object] = {"model": "scripted", "base_url": "http://127.0.0.1:9/v1"}
-        self.server = Server(Config(**{**defaults, "state_dir": str(folder / "state"), **settings}))  # type: ignore[arg-type]
+    def __init__(self, folder: Path, script: Script | None = None, *tools: FakeTool, **settings: Any):
+        defaults: dict[str, Any] = {"model": "scripted", "base_url": "http://127.0.0.1:9/v1"}
+        config = Config(**{**defaults, "state_dir": str(folder / "state"), **settings})
+        given = {tool.name: tool for tool in tools}
+        with mock.patch("acpserver.server.builtin_tools", lambda children: given or builtin_tools(children)):
+            self.server = Server(config)
         if script is not None:
             self.server.models.provider = lambda model: script  # type: ignore[method-assign]
-        if tools:
-            self.server.tools = {tool.name: tool for tool in tools}
 
     def run(self, input_fd: int, output_fd: int) -> None:
         """Serve until the end of input, as `cli.serve` does."""
