@@ -106,11 +106,11 @@ class SessionMethods:
         call.answer({})
 
     def _end(self, session: Session, reason: str) -> None:
-        self._sessions.forget(session.id)
-        session.cancel(reason)
-        session.wait_idle(CLOSE_SECONDS)
-        if session.servers is not None:
-            session.servers.close()
+        with self._sessions.leaving(session):
+            session.cancel(reason)
+            session.wait_idle(CLOSE_SECONDS)
+            if session.servers is not None:
+                session.servers.close()
 
     def _connect_servers(self, session: Session, call: Call) -> None:
         """Begin to connect the request's MCP servers; those that the session has already are kept."""

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from acpserver import records
 from acpserver.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
@@ -32,8 +33,9 @@ class Sessions:
     def __init__(self, store: Store, models: Sequence[str]):
         self.store = store
         self._models = models
-        self._sessions_lock = threading.Lock()  # guards the two below
+        self._sessions_lock = threading.Lock()  # guards what is below
         self._sessions: dict[str, Session] = {}
+        self._leaving: list[Session] = []
         self._next_sweep = 0.0  # time.monotonic()
 
     def create(self, cwd: str, roots: tuple[str, ...]) -> Session:
@@ -61,7 +63,8 @@ class Sessions:
         """
         session = self.peek(session_id)
         if session is not None and session.file.is_gone() and not session.busy:
-            session = self.forget(session_id) and None  # deleted by another process
+            with self.leaving(session):  # deleted by another process
+                session = None
         if session is None:
             file = self._find(session_id, by_prefix)
             _need_folder(_head(file.path).cwd, cwd)
@@ -89,10 +92,18 @@ class Sessions:
         file = self.store.create(new, cwd, [records.header(new, cwd, origin), *_until(source, message_id)])
         return self._remember(Session(new, cwd, roots, file, self._models))
 
-    def forget(self, session_id: str) -> Session | None:
-        """Take a session out of memory; the caller ends what runs in it."""
+    @contextmanager
+    def leaving(self, session: Session) -> Iterator[None]:
+        """Take a session out of use; while the block ends what runs in it, only `using` finds it."""
         with self._sessions_lock:
-            return self._sessions.pop(session_id, None)
+            if self._sessions.get(session.id) is session:
+                del self._sessions[session.id]
+            self._leaving.append(session)
+        try:
+            yield
+        finally:
+            with self._sessions_lock:
+                self._leaving.remove(session)
 
     def delete(self, session_id: str) -> None:
         """Remove a stored session; one that is not there is fine. Raises `StoreError`."""
@@ -101,11 +112,11 @@ class Sessions:
             file.delete()
 
     def using(self, session_id: str) -> list[Session]:
-        """The sessions of this process that use the file of this one: a client may know it by the
-        beginning of its id, too."""
-        return [
-            session for session in self.all() if session_id in (session.id, session.file.session_id)
-        ]
+        """The sessions of this process that use the file of this one, also those that are being closed: a
+        client may know it by the beginning of its id, too."""
+        with self._sessions_lock:
+            sessions = [*self._sessions.values(), *self._leaving]
+        return [session for session in sessions if session_id in (session.id, session.file.session_id)]
 
     def all(self) -> list[Session]:
         """The sessions that are in memory."""

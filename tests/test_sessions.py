@@ -1,0 +1,436 @@
+"""Sessions over the real server: two processes, forks, deletions, disks that are full or broken."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.moments import Stage, bash, stage, stalled_stream
+from tests.fakes.editor import Editor, Json
+from tests.fakes.llm_answers import Stall, text, tool_call
+from tests.fakes.llm_server import FakeLlm
+from tests.field.helpers import patched
+from tests.story import story
+
+NOTICES = {"session": {"notices": {}}}
+
+
+def params(session: str, cwd: object, **more: object) -> Json:
+    """The parameters of load, resume and fork."""
+    return {"sessionId": session, "cwd": str(cwd), "mcpServers": [], **more}
+
+
+def state_folder() -> Path:
+    """The state folder of this test."""
+    return Path(os.environ["ACPSERVER_HOME"]) / "state"
+
+
+def session_file(session: str) -> Path:
+    """The file of a session."""
+    (found,) = (state_folder() / "sessions").glob(f"*/{session}.jsonl")
+    return found
+
+
+@contextmanager
+def another(llm: FakeLlm, **options: object) -> Iterator[Editor]:
+    """One more server process over the same state folder."""
+    with Editor("--model", "fake", "--base-url", llm.base_url, **options) as editor:  # type: ignore[arg-type]
+        editor.initialize(NOTICES)
+        yield editor
+
+
+def told(editor: Editor, session: str, cwd: object) -> list[tuple[object, ...]]:
+    """The story that a load tells."""
+    before = len(editor.updates(session))
+    assert "modes" in editor.request("session/load", params(session, cwd)).result
+    return story(editor.updates(session)[before:])
+
+
+def texts(editor: Editor, session: str, cwd: object) -> list[object]:
+    """The texts of a session's messages."""
+    return [item[2] for item in told(editor, session, cwd) if len(item) == 3]
+
+
+# On disk
+
+
+def test_files_are_private_and_hold_the_folder(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        with stage(tmp_path) as at:
+            assert at.prompt(text("x")).wait() == "end_turn"
+            path = session_file(at.session)
+            header = json.loads(path.read_text().splitlines()[0])
+            assert (header["type"], header["format"], header["cwd"]) == ("session", 1, str(tmp_path))
+            assert header["id"] == at.session and header["time"] > 1e9
+            for folder in (path.parent, path.parent.parent, state_folder(), state_folder().parent):
+                assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            for file in path.parent.iterdir():
+                assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    finally:
+        os.umask(old)
+
+
+def test_a_new_session_is_on_disk_before_it_is_answered_for(tmp_path: Path) -> None:
+    with FakeLlm() as llm:
+        with Editor("--model", "fake", "--base-url", llm.base_url) as editor:
+            editor.initialize()
+            session = editor.new_session(tmp_path)
+            editor.kill()
+            editor.close(status=None)
+        with another(llm) as editor:
+            assert editor.request("session/list", {}).result == {"sessions": []}
+            assert told(editor, session, tmp_path) == []
+            llm.script(text("hello"))
+            assert editor.prompt(session, "hi").wait() == "end_turn"
+            (entry,) = editor.request("session/list", {}).result["sessions"]
+            assert entry["sessionId"] == session and entry["title"] == "hi"
+
+
+def test_the_title_is_announced_once_and_survives(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        turn = at.prompt(text("x"))
+        assert turn.wait() == "end_turn"
+        (info,) = turn.of_kind("session_info_update")
+        assert info["title"] == "go on" and info["updatedAt"].endswith("Z")
+        again = at.prompt(text("x"))
+        assert again.wait() == "end_turn" and again.of_kind("session_info_update") == []
+
+
+def test_a_link_in_the_place_of_a_file_is_not_written_through(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        victim = tmp_path / "victim"
+        victim.write_bytes(b"mine\n")
+        path = session_file(at.session)
+        path.unlink()
+        path.symlink_to(victim)
+        at.editor.capabilities = NOTICES
+        turn = at.prompt(text("x"))
+        assert turn.wait() == "end_turn"
+        assert "cannot be saved" in turn.thoughts
+        assert victim.read_bytes() == b"mine\n"
+        path.unlink()
+
+
+# Two processes on one session
+
+
+def test_two_processes_take_turns_and_know_each_other_s(tmp_path: Path) -> None:
+    with stage(tmp_path) as at, another(at.llm) as second:
+        assert at.prompt(text("one")).wait() == "end_turn"
+        assert texts(second, at.session, tmp_path) == ["go on", "one"]
+        for number in range(3):
+            at.llm.script(text(f"second {number}"))
+            assert second.prompt(at.session, f"ask {number}").wait() == "end_turn"
+            assert at.prompt(text(f"first {number}")).wait() == "end_turn"
+        said = [message["content"] for message in at.llm.requests[-1].messages[1:]]
+        rounds = [[f"ask {n}", f"second {n}", "go on", f"first {n}"] for n in range(3)]
+        assert [*said, "first 2"] == ["go on", "one", *itertools.chain(*rounds)]
+        assert at.llm.violations == []
+
+
+def test_a_prompt_waits_for_the_other_process_and_says_so(tmp_path: Path) -> None:
+    stall = Stall()
+    with stage(tmp_path) as at, another(at.llm) as second:
+        assert "modes" in second.request("session/resume", params(at.session, tmp_path)).result
+        running = at.prompt(text("slow ", "answer").answer().insert(2, stall))
+        running.until("agent_message_chunk")
+        waiting = second.prompt(at.session, "second")
+        assert "Another process" in waiting.until("notice")["title"]
+        at.llm.script(text("quick"))
+        assert waiting.reply is None
+        stall.release()
+        assert running.wait() == "end_turn" and waiting.wait() == "end_turn"
+        said = [message["content"] for message in at.llm.requests[-1].messages[1:]]
+        assert said == ["go on", "slow answer", "second"]
+
+
+def test_a_prompt_that_waits_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
+    with stage(tmp_path) as at, another(at.llm) as second:
+        assert "modes" in second.request("session/resume", params(at.session, tmp_path)).result
+        running = stalled_stream(at).turn
+        waiting = second.prompt(at.session, "second")
+        waiting.until("notice")
+        second.cancel(at.session)
+        assert waiting.wait(1.0) == "cancelled"
+        at.editor.cancel(at.session)
+        assert running.wait() == "cancelled"
+        assert session_file(at.session).read_bytes().count(b'"type":"user"') == 1
+
+
+def test_a_crash_leaves_no_lock_that_needs_a_person(tmp_path: Path) -> None:
+    with stage(tmp_path) as at, another(at.llm) as second:
+        assert "modes" in second.request("session/resume", params(at.session, tmp_path)).result
+        stalled_stream(at)
+        waiting = second.prompt(at.session, "second")
+        waiting.until("notice")
+        at.llm.script(text("free"))
+        at.editor.kill()
+        assert waiting.wait(3.0) == "end_turn" and waiting.text == "free"
+        at.editor.close(status=None, unanswered_ok=True)
+
+
+def test_options_of_one_process_hold_in_the_other_from_its_next_turn(tmp_path: Path) -> None:
+    with stage(tmp_path) as at, another(at.llm, permission=None) as second:
+        assert "modes" in second.request("session/resume", params(at.session, tmp_path)).result
+        running = stalled_stream(at).turn
+        asked = {"sessionId": at.session, "modeId": "bypass"}
+        assert second.request("session/set_mode", asked).result == {}
+        at.editor.cancel(at.session)
+        assert running.wait() == "cancelled"
+        at.editor.permission = None
+        assert at.prompt(bash("echo hi"), text("end")).wait() == "end_turn"
+        assert at.asked() == []
+
+
+def test_a_session_deleted_elsewhere_does_not_come_back(tmp_path: Path) -> None:
+    with stage(tmp_path) as at, another(at.llm) as second:
+        assert at.prompt(text("one")).wait() == "end_turn"
+        assert second.request("session/delete", {"sessionId": at.session}).result == {}
+        turn = at.prompt(text("two"))
+        assert turn.wait() == "end_turn" and "deleted elsewhere" in turn.thoughts
+        assert second.request("session/list", {}).result == {"sessions": []}
+        assert at.editor.request("session/load", params(at.session, tmp_path)).code == -32002
+
+
+def test_a_session_that_was_swept_before_its_first_prompt_is_stored_again(tmp_path: Path) -> None:
+    with stage(tmp_path) as at, another(at.llm) as second:
+        asked = {"sessionId": at.session, "modeId": "bypass"}
+        assert at.editor.request("session/set_mode", asked).result == {}
+        path = session_file(at.session)
+        os.utime(path, (1e9, 1e9))
+        assert second.request("session/list", {}).result == {"sessions": []}
+        at.editor.ping()
+        second.ping()
+        second.request("session/list", {})  # the sweep comes after the answer, on the same worker
+        path.unlink(missing_ok=True)
+        assert at.prompt(bash("echo x"), text("one")).wait() == "end_turn"
+        assert texts(second, at.session, tmp_path) == ["go on", "one"]
+        modes = second.request("session/resume", params(at.session, tmp_path)).result["modes"]
+        assert modes["currentModeId"] == "bypass"
+
+
+# Fork, resume, roots
+
+
+def test_a_fork_goes_its_own_way(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        assert at.prompt(bash("echo x"), text("one")).wait() == "end_turn"
+        result = at.editor.request("session/fork", params(at.session, tmp_path)).result
+        fork = Stage(at.editor, at.llm, result["sessionId"])
+        assert fork.session != at.session and "modes" in result
+        assert fork.prompt(text("left")).wait() == "end_turn"
+        assert at.prompt(text("right")).wait() == "end_turn"
+        assert texts(at.editor, fork.session, tmp_path) == ["go on", "one", "go on", "left"]
+        assert texts(at.editor, at.session, tmp_path) == ["go on", "one", "go on", "right"]
+        listed = at.editor.request("session/list", {}).result["sessions"]
+        assert [entry["sessionId"] for entry in listed] == [at.session, fork.session]
+        header = json.loads(session_file(fork.session).read_text().splitlines()[0])
+        assert header["origin"] == {"sessionId": at.session}
+
+
+def test_a_fork_in_mid_turn_and_at_a_message(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        first = at.prompt(bash("echo x"), text("one"))
+        assert first.wait() == "end_turn"
+        assert at.prompt(text("two")).wait() == "end_turn"
+        running = stalled_stream(at).turn
+        whole = at.editor.request("session/fork", params(at.session, tmp_path)).result["sessionId"]
+        assert texts(at.editor, whole, tmp_path) == ["go on", "one", "go on", "two", "go on"]
+        point = first.of_kind("agent_message_chunk")[-1]["messageId"]
+        asked = params(at.session, tmp_path, _meta={"messageId": point})
+        part = at.editor.request("session/fork", asked).result["sessionId"]
+        assert texts(at.editor, part, tmp_path) == ["go on", "one"]
+        unknown = params(at.session, tmp_path, _meta={"messageId": "nobody"})
+        assert at.editor.request("session/fork", unknown).code == -32002
+        for session in (whole, part):
+            at.llm.script(text("fine"))
+            assert at.editor.prompt(session, "next").wait() == "end_turn"
+        at.editor.cancel(at.session)
+        assert running.wait() == "cancelled"
+        assert at.llm.violations == []
+
+
+def test_a_fork_while_a_command_runs_has_a_result_for_it(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        turn = at.prompt(bash("echo ready; sleep 60"))
+        turn.until(lambda u: u.get("status") == "in_progress" and "ready" in str(u.get("content")))
+        fork = at.editor.request("session/fork", params(at.session, tmp_path)).result["sessionId"]
+        (call,) = [item[1] for item in told(at.editor, fork, tmp_path) if item[0] == "call"]
+        assert call["status"] == "failed"  # type: ignore[index]
+        at.llm.script(text("fine"))
+        assert at.editor.prompt(fork, "next").wait() == "end_turn"
+        at.editor.cancel(at.session)
+        assert turn.wait() == "cancelled"
+        assert at.llm.violations == []
+
+
+def test_a_session_resumed_by_a_prefix_keeps_that_name(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        assert at.prompt(text("one")).wait() == "end_turn"
+        prefix = at.session[:12]
+        with another(at.llm) as second:
+            assert "modes" in second.request("session/resume", params(prefix, tmp_path)).result
+            at.llm.script(text("two"))
+            turn = second.prompt(prefix, "next")
+            assert turn.wait() == "end_turn" and turn.text == "two"
+            assert second.updates(at.session) == []
+            assert second.request("session/resume", params("sess_", tmp_path)).code == -32002
+            assert texts(second, at.session, tmp_path) == ["go on", "one", "next", "two"]
+            stalled = second.prompt(prefix, "more")
+            assert second.request("session/delete", {"sessionId": at.session}).result == {}
+            assert stalled.wait_reply().message
+            assert second.request("session/resume", params(prefix, tmp_path)).code == -32002
+
+
+def test_additional_folders_come_from_the_request_alone(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (there / "file").write_text("inside")
+    wish = tool_call("read_file", {"path": str(there / "file")})
+
+    def statuses(at: Stage) -> list[object]:
+        turn = at.prompt(wish, text("end"))
+        assert turn.wait() == "end_turn"
+        return [call["status"] for call in turn.calls]
+
+    with stage(here) as at:
+        more = {"additionalDirectories": [str(there)]}
+        session = at.editor.request("session/new", {"cwd": str(here), "mcpServers": [], **more}).result
+        wide = Stage(at.editor, at.llm, session["sessionId"])
+        assert statuses(wide) == ["completed"]
+        for method in ("session/load", "session/resume"):
+            at.editor.request(method, params(wide.session, here))
+            assert statuses(wide) == ["failed"]
+            at.editor.request(method, params(wide.session, here, **more))
+            assert statuses(wide) == ["completed"]
+        fork = at.editor.request("session/fork", params(wide.session, here)).result["sessionId"]
+        assert statuses(Stage(at.editor, at.llm, fork)) == ["failed"]
+        wrong = params(wide.session, here, additionalDirectories=["relative"])
+        assert at.editor.request("session/load", wrong).code == -32602
+
+
+# Close, delete, cancel
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["cancel", "close", "delete"])))
+def test_cancel_close_and_delete_in_any_order(tmp_path: Path, order: tuple[str, ...]) -> None:
+    with stage(tmp_path) as at:
+        running = stalled_stream(at).turn
+        queued = at.editor.prompt(at.session, "queued")
+        with at.editor.together():
+            pending = []
+            for what in order:
+                if what == "cancel":
+                    at.editor.cancel(at.session)
+                else:
+                    pending.append(at.editor.send_request(f"session/{what}", {"sessionId": at.session}))
+        assert running.wait() == "cancelled" and queued.wait() == "cancelled"
+        for each in pending:
+            reply = each.wait_reply()
+            if each.message["method"] == "session/delete":
+                assert reply.result == {}
+            else:
+                assert "result" in reply.message or reply.code == -32002
+        assert at.editor.request("session/delete", {"sessionId": at.session}).result == {}
+        assert list((state_folder() / "sessions").glob("*/*")) == []
+        assert at.editor.request("session/load", params(at.session, tmp_path)).code == -32002
+        other = Stage(at.editor, at.llm, at.editor.new_session(tmp_path))
+        assert other.prompt(text("fine")).wait() == "end_turn"
+
+
+def test_delete_is_gone_from_disk_and_lists_and_twice_is_fine(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        assert at.prompt(text("x")).wait() == "end_turn"
+        for _ in range(2):
+            assert at.editor.request("session/delete", {"sessionId": at.session}).result == {}
+        assert list((state_folder() / "sessions").glob("*/*")) == []
+        assert at.editor.request("session/list", {}).result == {"sessions": []}
+        assert at.editor.request("session/prompt", {"sessionId": at.session, "prompt": []}).code == -32002
+
+
+# Disks
+
+
+@pytest.mark.parametrize("place", ["", "state", "state/sessions"])
+def test_a_file_in_the_place_of_the_state_folder(tmp_path: Path, place: str) -> None:
+    """Nothing can be stored: the user is told once, and the conversation goes on in memory."""
+    blocked = Path(os.environ["ACPSERVER_HOME"]) / place
+    blocked.parent.mkdir(parents=True, exist_ok=True)
+    blocked.write_text("in the way")
+    with stage(tmp_path) as at:
+        turn = at.prompt(bash("echo x"), text("one"))
+        assert turn.wait() == "end_turn"
+        assert turn.thoughts.count("cannot be saved") == 1 and "in memory" in turn.thoughts
+        again = at.prompt(text("two"))
+        assert again.wait() == "end_turn" and again.thoughts == ""
+        assert len(at.llm.requests[-1].messages) == 6
+        assert texts(at.editor, at.session, tmp_path) == ["go on", "one", "go on", "two"]
+        fork = at.editor.request("session/fork", params(at.session, tmp_path)).result["sessionId"]
+        assert texts(at.editor, fork, tmp_path) == ["go on", "one", "go on", "two"]
+        assert at.editor.request("session/list", {}).result == {"sessions": []}
+        if place == "state/sessions":  # the obstacle goes away: everything is stored with the next record
+            blocked.unlink()
+            assert at.prompt(text("three")).wait() == "end_turn"
+            with another(at.llm) as second:
+                assert texts(second, at.session, tmp_path)[-2:] == ["go on", "three"]
+    assert place == "state/sessions" or blocked.read_text() == "in the way"
+
+
+FULL = """\
+import os, resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(os.environ["MOST_BYTES"]), resource.RLIM_INFINITY))
+"""
+
+
+def test_a_full_disk_damages_nothing_that_is_stored(tmp_path: Path) -> None:
+    """Writes end in the middle of a line: what came before stays, the conversation goes on in memory."""
+    code = tmp_path / "code"
+    code.mkdir()
+    with stage(tmp_path) as at:
+        assert at.prompt(bash("echo x"), text("one")).wait() == "end_turn"
+        path = session_file(at.session)
+        before = path.read_bytes()
+        most = str(len(before) + 150)
+        with another(at.llm, env={**patched(code, FULL), "MOST_BYTES": most}) as second:
+            whole = texts(second, at.session, tmp_path)
+            at.llm.script(bash("echo y"), text("two"))
+            turn = second.prompt(at.session, "next")
+            assert turn.wait() == "end_turn" and turn.text == "two"
+            (notice,) = turn.of_kind("notice")
+            assert "cannot be saved" in notice["title"] and "in memory" in notice["title"]
+            assert texts(second, at.session, tmp_path) == [*whole, "next", "two"]
+            at.llm.script(text("three"))
+            assert second.prompt(at.session, "more").wait() == "end_turn"
+            assert len(at.llm.requests[-1].messages) == 1 + 4 + 4 + 1
+        after = path.read_bytes()
+        assert after.startswith(before) and len(after) <= int(most)
+        assert not after.endswith(b"\n"), "the test did not fill the disk in mid-line"
+        assert texts(at.editor, at.session, tmp_path)[: len(whole)] == whole
+        turn = at.prompt(text("four"))
+        assert turn.wait() == "end_turn" and turn.thoughts == ""
+        assert at.llm.violations == []
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_no_empty_session(tmp_path: Path) -> None:
+    with stage(tmp_path) as at:
+        assert at.prompt(text("one")).wait() == "end_turn"
+        path = session_file(at.session)
+        kept = path.read_bytes()
+        path.unlink()
+        path.mkdir()
+        for method in ("session/load", "session/fork"):
+            error = at.editor.request(method, params(at.session, tmp_path))
+            assert error.code == -32603 and "cannot be read" in error.details
+        path.rmdir()
+        path.write_bytes(kept)
+        assert texts(at.editor, at.session, tmp_path) == ["go on", "one"]
