@@ -413,6 +413,8 @@ def test_close_gives_up_at_its_time(pipe: Pipe) -> None:
     assert time.monotonic() - start < 1
     writer.put(b"late\n")
     assert not writer._queue
-    on_thread(lambda: read_all(pipe.reading))
+    reader = on_thread(lambda: read_all(pipe.reading))
     writer._thread.join(5)
     assert not writer._thread.is_alive()
+    pipe.close(pipe.writing)
+    reader.join(5)
