@@ -131,6 +131,8 @@ ROOMS = """
     validate.report_text
     validate.report_machine
     validate.live
+    validate.summary
+    validate.timeline
     validate.page
     validate.proxy_feed
     validate.proxy_judge
