@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.e2e.moments import Stage, bash, stage
-from tests.fakes.editor import CHECKOUT, Editor
-from tests.fakes.llm_answers import text
+from tests.fakes.editor import CHECKOUT, Editor, Json
+from tests.fakes.llm_answers import Stall, text
 from tests.field.helpers import alive, eventually, patched, pids_in
 
 
@@ -164,3 +165,44 @@ def test_row_052_an_answer_follows_the_last_chunk(at: Stage) -> None:
     turn = at.prompt(text("all", " of it"))
     assert turn.wait() == "end_turn"
     assert turn.text == "all of it"
+
+
+def loaded(at: Stage, folder: Path, session: str) -> list[Json]:
+    """What a server started anew tells of a session; the model's server must accept it, too."""
+    flags = ("--model", "fake", "--base-url", at.llm.base_url)
+    with Editor(*flags) as editor:
+        editor.initialize()
+        params = {"sessionId": session, "cwd": str(folder), "mcpServers": []}
+        assert "result" in editor.request("session/load", params).message
+        told = editor.updates(session)
+        at.llm.script(text("and on"))
+        assert editor.prompt(session, "go on").wait() == "end_turn"
+        assert at.llm.violations == []
+        return told
+
+
+def test_row_044_a_command_cut_off_by_the_end_of_input_is_closed_in_the_history(tmp_path: Path) -> None:
+    """The end came in the middle of a command, and the stored conversation could not be used any more."""
+    with stage(tmp_path) as at:
+        turn = at.prompt(bash("echo ready; sleep 600"))
+        turn.until(lambda update: "ready" in str(update.get("content")))
+        at.editor.close(status=0, timeout=2.0)
+        told = loaded(at, tmp_path, at.session)
+        statuses = [update["status"] for update in told if update["sessionUpdate"].startswith("tool_call")]  # type: ignore[attr-defined]
+        assert statuses[-1] == "failed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_row_045_046_what_was_said_before_a_signal_is_kept(tmp_path: Path, number: int) -> None:
+    """A signal in mid-turn, and the prompt and everything before it were lost."""
+    with stage(tmp_path) as at:
+        assert at.prompt(text("the first answer")).wait() == "end_turn"
+        turn = at.prompt(text("the second", " answer").answer().insert(2, Stall()))
+        turn.until("agent_message_chunk")
+        at.editor.kill(number)
+        at.editor.close(status=None, unanswered_ok=True, timeout=2.0)
+        told = loaded(at, tmp_path, at.session)
+        chunks = [u for u in told if str(u["sessionUpdate"]).endswith("message_chunk")]
+        said = "".join(u["content"]["text"] for u in chunks)  # type: ignore[index]
+        assert said.startswith("go onthe first answergo on")
+        assert number == signal.SIGKILL or said.endswith("the second")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -52,7 +53,9 @@ BLOCKS: dict[str, tuple[Block, str]] = {
 def heard(at: Stage) -> str:
     """What the user said last, as the model got it."""
     content = at.llm.requests[-1].messages[-1]["content"]
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] if part["type"] == "text" else json.dumps(part) for part in content)
 
 
 @pytest.mark.parametrize(("block", "words"), BLOCKS.values(), ids=BLOCKS.keys())
