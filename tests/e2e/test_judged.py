@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ import psutil
 import pytest
 
 from tests.e2e.moments import MOMENTS, NAMES, Moment, Stage, bash, stage, stalled_stream
-from tests.fakes.editor import Editor
+from tests.fakes.editor import CHECKOUT, Editor, Turn
 from tests.fakes.llm_answers import Pause, Stall, text
 from tests.fakes.llm_server import FakeLlm
 
@@ -25,15 +27,33 @@ EXIT_SECONDS = 2.0
 at_every_moment = pytest.mark.parametrize("moment", MOMENTS, ids=NAMES)
 
 
+def cancel(at: Stage, turns: tuple[Turn, ...]) -> None:
+    """The usual way: everything that the session is at."""
+    at.editor.cancel(at.session)
+
+
+def cancel_requests(at: Stage, turns: tuple[Turn, ...]) -> None:
+    """Each request by itself, the last one first."""
+    for turn in reversed(turns):
+        at.editor.notify("$/cancel_request", {"requestId": turn.id})
+
+
+def close(at: Stage, turns: tuple[Turn, ...]) -> None:
+    """The session as a whole."""
+    at.editor.send_request("session/close", {"sessionId": at.session})
+
+
+@pytest.mark.parametrize("way", [cancel, cancel_requests, close], ids=lambda way: way.__name__)
 @at_every_moment
-def test_a_cancel_is_answered_at_once_and_the_next_prompt_works(
-    moment: Callable[[Stage], Moment], tmp_path: Path
+def test_a_cancel_is_answered_at_once_and_the_session_is_fine(
+    moment: Callable[[Stage], Moment], way: Callable[[Stage, tuple[Turn, ...]], None], tmp_path: Path
 ) -> None:
     with stage(tmp_path) as at:
         reached = moment(at)
+        turns = (reached.turn, *reached.later)
         sent = time.monotonic()
-        at.editor.cancel(at.session)
-        for turn in (reached.turn, *reached.later):
+        way(at, turns)
+        for turn in turns:
             assert turn.wait() == "cancelled"
             assert turn.reply is not None and turn.reply.time - sent < CANCEL_SECONDS
             assert all(call["status"] == "failed" for call in turn.calls)
@@ -41,9 +61,10 @@ def test_a_cancel_is_answered_at_once_and_the_next_prompt_works(
             assert reached.request.closed.wait(1.0)
             assert reached.request.closed_at - sent < 1.0
         at.editor.permission = "allow_once"
-        after = at.prompt(text("still here"))
-        assert after.wait() == "end_turn"
-        assert after.text == "still here"
+        if way is not close:
+            after = at.prompt(text("still here"))
+            assert after.wait() == "end_turn"
+            assert after.text == "still here"
         assert at.llm.violations == []
 
 
@@ -98,6 +119,35 @@ def test_the_end_of_input_ends_everything(moment: Callable[[Stage], Moment], tmp
             assert turn.reply is not None and turn.reply.result["stopReason"] == "cancelled"
         if reached.request is not None:
             assert reached.request.closed.wait(1.0)
+
+
+def test_the_end_of_input_while_nothing_is_read(tmp_path: Path) -> None:
+    """The pipe to the client is full, and stays so."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "acpserver", "--model", "offline"],
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert server.stdin and server.stdout
+    try:
+        server.stdin.write(b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n')
+        new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path)}}
+        server.stdin.write(json.dumps(new).encode() + b"\n")
+        server.stdin.flush()
+        server.stdout.readline()
+        session = json.loads(server.stdout.readline())["result"]["sessionId"]
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "stream 1000000"}]}
+        prompt = {"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params}
+        server.stdin.write(json.dumps(prompt).encode() + b"\n")
+        server.stdin.flush()
+        assert b"session/update" in server.stdout.readline()
+        server.stdin.close()
+        assert server.wait(EXIT_SECONDS) == 0
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
 
 
 @pytest.mark.parametrize("number", [15, 2, 1], ids=["SIGTERM", "SIGINT", "SIGHUP"])
