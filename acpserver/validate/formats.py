@@ -106,7 +106,7 @@ def _wrapped(number: int, line: bytes) -> _Raw | None:
     direction, holder = keys
     message = value[holder]
     size = len(line)
-    if isinstance(message, str):
+    if isinstance(message, str) and (holder != "message" or message[:1] in ("{", "[")):
         inner = message.encode("utf-8", "replace")
         message, problem = _parse(inner)
         text, size = _text(inner), len(inner)
@@ -121,6 +121,8 @@ def _wrapping(value: object) -> tuple[str, str] | None:
         return None
     direction = next((key for key in _DIRECTION_KEYS if str(value.get(key)).lower() in _SIDES), None)
     holder = next((key for key in _MESSAGE_KEYS if isinstance(value.get(key), (dict, list, str))), None)
+    if holder is None and "message" in value:
+        holder = "message"  # JSON that is no message
     return (direction, holder) if direction and holder else None
 
 

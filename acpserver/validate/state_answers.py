@@ -61,8 +61,9 @@ class Errors:
         call, error = answer.call, answer.error
         if error is None or call.side != CLIENT:
             return
-        said = text(error, "message") + " " + jsontext.dumps(error.get("data"))
-        if answer.code == -32002 and call.session and call.session not in said:
+        said = jsontext.dumps([error.get("message"), error.get("data")])
+        name = jsontext.dumps(call.session)[1:21].rstrip('"')
+        if answer.code == -32002 and name and name not in said:
             reason = f"the error does not name the session {call.session!r}"
             yield Breach("L4", AGENT, "error", reason, related=call.mark.line)
         if answer.code == -32603 and "data" in error:
@@ -71,7 +72,7 @@ class Errors:
                 reason = "data with anything but details is not shown by some clients"
                 yield Breach("L4", AGENT, "error.data", reason)
         if answer.code == -32602 and not call.faults:
-            named = next((name for name in call.unknown if f'"{name}"' in said or f"'{name}'" in said), "")
+            named = next((name for name in call.unknown if name in said), "")
             if named or ("_meta" in said and "_meta" in jsontext.dumps(call.params)):
                 reason = f"unknown fields are accepted, also {named or '_meta'}"
                 yield Breach("J12", AGENT, "error", reason, related=call.mark.line)

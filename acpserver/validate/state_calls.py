@@ -60,7 +60,7 @@ class ToolCalls:
         if not name:
             return
         told = session.calls.get(name)
-        if told is not None or name in session.ended:
+        if (told is not None or name in session.ended) and not session.loads:
             related = told.mark.line if told else None
             reason = f"{name!r} was reported before; changes are tool_call_update"
             yield Breach("K1", AGENT, f"{_HERE}.toolCallId", reason, related=related)
@@ -166,7 +166,7 @@ class ToolCalls:
             turn = session.turn_of(call)
             if turn is not None and turn is session.turn:
                 yield from self._left(session, turn, answer)
-        elif call.method == "session/load":
+        elif call.method == "session/load" and not session.turns:
             session.calls.clear()
 
     def _decided(self, session: Session, answer: Answer) -> Iterator[Breach]:

@@ -48,6 +48,9 @@ class Cancelling:
                 turn.call.withdrawn = turn.call.withdrawn or call.mark
             if not session.turns:
                 session.stray_cancel = call.mark
+        elif call.method in ("session/close", "session/delete") and call.side == CLIENT:
+            for turn in session.turns:
+                turn.cancelled = turn.cancelled or call.mark
         elif call.side == AGENT and session.turn and session.turn.cancelled:
             yield from _new_work(call, session.turn.cancelled)
 

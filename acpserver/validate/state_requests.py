@@ -14,6 +14,7 @@ from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, 
 
 _OVERDUE_SECONDS = 10.0
 _LONG_LINE = 65_536  # bytes; a reader with a smaller limit breaks T5
+_SHADOWED = "{} {}"  # the key of an open request whose id is used again: the id, and a number
 _TRACEBACKS = ("Traceback (most recent call last)", "\n    at ", "panicked at ")
 
 
@@ -56,6 +57,7 @@ class Requests:
         if name in open_ones:
             related = open_ones[name].mark.line
             yield Breach("J11", call.side, "id", f"id {name} is still in use by a request", related=related)
+            open_ones[_SHADOWED.format(name, call.order)] = open_ones.pop(name)
         open_ones[name] = call
 
     def nameless(self, side: str, error: object, mark: Mark) -> Iterator[Breach]:
@@ -85,30 +87,43 @@ class Requests:
         """The request that an answer of `side` is for."""
         asker = other(side)
         name = key(request_id)
-        call = self._world.open[asker].pop(name, None)
+        call = self._oldest(asker, name)
         if call is not None:
             self._world.answered[asker].add(name, mark.line)
             self._last_answered[asker] = max(self._last_answered[asker], call.order)
             return call, []
+        near = self._nearly(asker, name)
+        if near is not None:
+            call = self._world.open[asker].pop(near)
+            reason = f"the request's id is {near}, the answer's {name}: value and type must agree"
+            return call, [Breach("J2", side, "id", reason, related=call.mark.line)]
         return None, [self._unmatched(side, name)]
 
+    def _oldest(self, asker: str, name: str) -> Call | None:
+        """Take the oldest open request with this id."""
+        waiting = self._world.open[asker]
+        first = next((found for found in waiting if found.startswith(f"{name} ")), name)
+        return waiting.pop(first, None)
+
+    def _nearly(self, asker: str, name: str) -> str | None:
+        """The open request that an answer with this id was meant for, when only the type is wrong."""
+        if name in self._world.answered[asker]:
+            return None
+        number = _number(name)
+        for found in self._world.open[asker]:
+            if found.strip('"') == name.strip('"') or (number is not None and _number(found) == number):
+                return found
+        return None
+
     def _unmatched(self, side: str, name: str) -> Breach:
-        asker = other(side)
-        before = self._world.answered[asker].get(name)
+        before = self._world.answered[other(side)].get(name)
         if isinstance(before, int):
             return Breach("J2", side, "id", f"request {name} has been answered before", related=before)
         if side == AGENT and name in self._stray:
             line = self._stray.get(name)
             related = line if isinstance(line, int) else None
-            return Breach(
-                "J9", side, "id", "an answer is never answered, even one nobody asked for", related=related
-            )
-        for open_name, call in self._world.open[asker].items():
-            if open_name.strip('"') == name.strip('"') or _number(open_name) == _number(name) is not None:
-                reason = f"the request's id is {open_name}, the answer's {name}: value and type must agree"
-                return Breach("J2", side, "id", reason, related=call.mark.line)
-        if side == CLIENT:
-            self._stray.add(name, None)
+            reason = "an answer is never answered, not even one nobody asked for"
+            return Breach("J9", side, "id", reason, related=related)
         return Breach("J2", side, "id", f"no request with id {name} was sent")
 
     def stray(self, name: object, mark: Mark) -> None:

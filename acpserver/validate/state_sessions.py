@@ -5,6 +5,7 @@ Rules S1 to S11, S13 and T6. Writes down which sessions there are. One thread at
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 
@@ -47,8 +48,10 @@ class Sessions:
             if call.method == "session/load":
                 session.loads.append(call)
                 session.replayed = 0
-                session.calls.clear()
-                session.ended, session.messages = Recent(), Recent()
+                session.messages = Recent()
+                if not session.turns:
+                    session.calls.clear()
+                    session.ended = Recent()
             else:
                 session.resumes.append(call)
         elif call.session and call.method not in _BY_ID:
@@ -86,9 +89,9 @@ class Sessions:
             yield from self._unknown(call)
         elif session.is_closed and not session.turns:
             yield Breach("S5", AGENT, "params.sessionId", f"{call.session!r} is not open")
-        elif session.loads and not session.turns:
+        elif session.loads:
             session.replayed += kind in REPLAYED
-            if kind == "available_commands_update":
+            if not session.is_open and kind == "available_commands_update":
                 reason = "commands before the answer that opens the session; clients lose them"
                 yield Breach("S13", AGENT, "params.update.sessionUpdate", reason)
         elif session.resumes and not session.turns and kind in REPLAYED:
@@ -167,7 +170,7 @@ class Sessions:
             yield Breach(
                 "S11", AGENT, "error", "an MCP server that fails must not fail the session", related=related
             )
-        elif self._world.sessions and _ONE_SESSION.search(said):
+        elif call.method == "session/new" and self._world.sessions and _ONE_SESSION.search(said):
             yield Breach("T6", AGENT, "error", "one process must serve many sessions", related=related)
 
     def _reopened(self, answer: Answer) -> Iterator[Breach]:
@@ -187,9 +190,9 @@ class Sessions:
                 del self._world.sessions[call.session]
             return
         cwd = text(call.params, "cwd")
-        if session.cwd and cwd.rstrip("/") != session.cwd.rstrip("/"):
-            reason = f"cwd is {cwd!r}, the session's is {session.cwd!r}: -32602 is due"
-            yield Breach("S9", AGENT, "", reason, related=related)
+        if session.cwd and not _is_same(cwd, session.cwd):
+            reason = f"cwd is {cwd!r}, the session's {session.cwd!r}: -32602 is due unless a link joins them"
+            yield Breach("S9", AGENT, "", reason, WARNING, related)
         if call.method == "session/load" and session.has_text and not session.replayed:
             yield Breach(
                 "S2", AGENT, "", "the conversation was not replayed before this answer", related=related
@@ -222,7 +225,7 @@ class Sessions:
             yield Breach("S6", AGENT, "error", reason, related=call.mark.line)
 
     def _listed(self, answer: Answer) -> Iterator[Breach]:
-        related, wanted = answer.call.mark.line, text(answer.call.params, "cwd").rstrip("/")
+        related, wanted = answer.call.mark.line, text(answer.call.params, "cwd")
         self._cursors.add(text(answer.result, "nextCursor"))
         before = ""
         for index, info in enumerate(objects(answer.result, "sessions")):
@@ -230,9 +233,9 @@ class Sessions:
             cwd, when = text(info, "cwd"), text(info, "updatedAt")
             if name in self._deleted:
                 yield Breach("S6", AGENT, f"{place}.sessionId", f"{name!r} was deleted", related=related)
-            if wanted and cwd and cwd.rstrip("/") != wanted:
-                reason = f"{cwd!r}, though only {wanted!r} was asked for"
-                yield Breach("S7", AGENT, f"{place}.cwd", reason, related=related)
+            if wanted and cwd and not _is_same(cwd, wanted):
+                reason = f"{cwd!r}, though {wanted!r} was asked for; right only if a link joins them"
+                yield Breach("S7", AGENT, f"{place}.cwd", reason, WARNING, related)
             elif cwd and not is_absolute(cwd):
                 yield Breach("S7", AGENT, f"{place}.cwd", f"{cwd!r} is not absolute")
             if when and not _ZONED.fullmatch(when):
@@ -250,6 +253,11 @@ class Sessions:
     def finish(self, end: Mark | None) -> Iterator[Breach]:
         """Nothing is only wrong at the end."""
         return iter(())
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two paths are spellings of one folder, as far as the text shows it."""
+    return posixpath.normpath(one) == posixpath.normpath(other)
 
 
 def is_absolute(path: str) -> bool:

@@ -40,10 +40,15 @@ class Turns:
         self._world = world
         self._beside: dict[int, Turn] = {}
         """Requests of the client (by order) that came while this turn ran."""
+        self._unasked: list[Breach] = []
+        """Turns that ended as cancelled though nobody asked for it; right only at the end of the process."""
 
     def called(self, call: Call) -> Iterator[Breach]:
         """A prompt, an update, or a request that comes while a turn runs."""
         session = self._world.session(call.session)
+        if call.side == CLIENT and self._unasked:
+            yield from self._unasked
+            self._unasked.clear()
         if call.side == CLIENT and call.is_request and call.method not in _MAY_WAIT:
             running = next((one.turn for one in self._world.sessions.values() if one.turn), None)
             if running:
@@ -114,15 +119,10 @@ class Turns:
         if first is not turn and not turn.cancelled:
             reason = "the prompt before it in this session is still open"
             yield Breach("P6", AGENT, "", reason, related=first.call.mark.line)
-        if (
-            stop == "cancelled"
-            and not turn.cancelled
-            and not session.stray_cancel
-            and not _has_limit(call.params)
-        ):
-            yield Breach(
-                "P3", AGENT, "result.stopReason", "cancelled, though nobody cancelled", WARNING, related
-            )
+        unasked = stop == "cancelled" and not turn.cancelled and not session.stray_cancel
+        if unasked and not _has_limit(call.params):
+            place, reason = "result.stopReason", "cancelled, though nobody cancelled"
+            self._unasked.append(Breach("P3", AGENT, place, reason, WARNING, related, answer.mark))
         if answer.error is not None and not call.faults and not turn.cancelled:
             yield from _unwilling(answer)
 

@@ -80,7 +80,9 @@ class Validator:
         ):
             yield from _old_names(side, opened.params, params)
         call = Call(side, mark, opened.id, method, params if isinstance(params, dict) else {})
-        judged = [*self._method(call), *self._judge.params(side, method, params)]
+        judged = list(self._method(call))
+        if not any(breach.path == "method" for breach in judged if breach.level == ERROR):
+            judged += self._judge.params(side, method, params)
         call.faults = [
             breach for breach in judged if breach.level == ERROR and breach.path.startswith("params")
         ]
