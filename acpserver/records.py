@@ -110,6 +110,7 @@ class Conversation:
         """How many lines were no record, or one that is damaged or of an unknown type."""
         self.reported = 0
         """How many of these need no report (any more)."""
+        self._call_ids: set[str] = set()
 
     def add(self, record: Record | None) -> None:
         """Take one record in; None stands for a line that is none. What is damaged changes nothing."""
@@ -134,11 +135,18 @@ class Conversation:
 
     def _assistant(self, record: Record) -> None:
         parts = tuple(map(part_of, record["parts"]))  # type: ignore[call-overload]
+        self._new_calls([part.id for part in parts if isinstance(part, ToolCall)])
         counts = record.get("usage")
         if counts:
             self.usage = self.usage.plus(Usage(*counts))  # type: ignore[misc]
         if any(not isinstance(part, (Thought, Opaque)) for part in parts):
             self.messages.append(Message("assistant", parts))
+
+    def _new_calls(self, ids: list[str]) -> None:
+        """Raise `ValueError` unless each id is one, and new in the session: no model takes a history else."""
+        if "" in ids or len(set(ids)) < len(ids) or not self._call_ids.isdisjoint(ids):
+            raise ValueError("call ids")
+        self._call_ids.update(ids)
 
     def _result(self, record: Record) -> None:
         answer = result_of(record)

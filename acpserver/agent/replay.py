@@ -5,6 +5,7 @@ Used by session/load. Whatever a crash left open is closed here: a call without 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 
 from acpserver import jsontext
@@ -32,10 +33,11 @@ def replay(records: Iterable[Record | None], running: bool) -> Iterator[Update]:
 
 
 class _Story:
-    """What must be remembered between records: the calls of the last answer, and which of them are open."""
+    """What must be remembered between records: the calls of the last answer, and which were told or are open."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
+        self._told: set[str] = set()
         self._open: set[str] = set()
 
     def tell(self, record: Record) -> Iterator[Update]:
@@ -49,10 +51,11 @@ class _Story:
         elif kind == "assistant":
             yield from self.close()
             yield from self._answer(record)
-        elif kind == "call":
+        elif kind == "call" and record["id"] not in self._told:
             call_id = str(record["id"])
             call = self._calls.get(call_id) or ToolCall(call_id, "", {})
             yield translate.tool_call(call, record["shown"])  # type: ignore[arg-type]
+            self._told.add(call_id)
             self._open.add(call_id)
         elif kind == "result":
             yield from self._result(record)
@@ -74,7 +77,7 @@ class _Story:
                 self._calls[part.id] = part
             elif isinstance(part, (Text, Thought)):
                 tag = "agent_message_chunk" if isinstance(part, Text) else "agent_thought_chunk"
-                message_id = str(next(ids))
+                message_id = str(next(ids, None) or uuid.uuid4())
                 for piece in split_text(part.text):
                     yield translate.text_chunk(tag, message_id, piece)
 
