@@ -53,7 +53,7 @@ def _with_session(stage: Stage) -> None:
 @scenario("T4", "ending/within-a-line")
 def _within(stage: Stage) -> None:
     link = stage.fresh()
-    link.process.write(b'{"jsonrpc":"2.0","id":1,"meth')
+    link.raw(b'{"jsonrpc":"2.0","id":1,"meth')
     link.settle(lambda: not link.process.writing, MOMENT)
     _ends_well(link)
 

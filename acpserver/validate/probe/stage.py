@@ -25,6 +25,7 @@ from acpserver.validate.validator import Validator
 from acpserver.version import __version__
 
 AUTH_REQUIRED = -32000
+MOST_FAILED_STARTS = 3  # one after another, before no more are tried
 CLIENT_INFO: Json = {"name": "acp-validate", "title": "acp-validate probe", "version": __version__}
 
 
@@ -77,6 +78,8 @@ class Stage:
         self._folders = 0
         self._links: list[Link] = []
         self._shared: Link | None = None
+        self._starts_failed = 0  # one after another
+        self._no_session = ""  # why there is none to be had
 
     # Agents
 
@@ -103,13 +106,17 @@ class Stage:
 
     def fresh(self, editor: Editor | None = None) -> Link:
         """A fresh agent after the handshake. Skips the scenario when that does not work."""
-        link = self.start(editor)
+        if self._starts_failed >= MOST_FAILED_STARTS:
+            raise Skipped("initialize does not work")
+        self._starts_failed += 1
         try:
+            link = self.start(editor)
             answer = self.initialize(link)
         except Broken as broken:
             raise Skipped(f"initialize does not work: {broken}") from None
         if answer.result is None:
             raise Skipped(f"initialize does not work: {answer.told()}")
+        self._starts_failed = 0
         return link
 
     def shared(self) -> Link:
@@ -138,11 +145,19 @@ class Stage:
 
     def session(self, link: Link, **params: object) -> str:
         """A new session's id. Skips the scenario when there is none to be had."""
-        answer = self.new(link, **params)
-        session = (answer.result or {}).get("sessionId")
-        if not isinstance(session, str):
-            raise Skipped(f"session/new does not work: {answer.told()}")
-        return session
+        if self._no_session:
+            raise Skipped(self._no_session)
+        try:
+            answer = self.new(link, **params)
+            session = (answer.result or {}).get("sessionId")
+            if isinstance(session, str):
+                return session
+            self._no_session = f"session/new does not work: {answer.told()}"
+        except Skipped as skipped:
+            self._no_session = str(skipped)
+        except Broken as broken:
+            self._no_session = f"session/new does not work: {broken}"
+        raise Skipped(self._no_session)
 
     def text(self, key: str, **values: str) -> str:
         """The user's prompt of this key, filled in. Skips the scenario when there is none."""
