@@ -50,6 +50,8 @@ class SessionFile:
         """How much of the file has been read or written here: what is behind it came from elsewhere."""
         self._backlog: list[bytes] = []
         """Lines that the disk did not take."""
+        self._torn = False
+        """Whether the file ends with a piece of the first of them."""
 
     def create(self, records: Iterable[Record]) -> None:
         """Make the file of a new session, on disk with these records when this returns.
@@ -91,17 +93,26 @@ class SessionFile:
             size = os.lseek(fd, 0, os.SEEK_END)
             closing = b""
             if size and os.pread(fd, 1, size - 1) != b"\n":
-                closing = b"\n" + _line(reported(1))  # nobody was told of what it was to hold
-            written = os.write(fd, closing + b"".join(self._backlog))
+                closing = self._closing(os.pread(fd, size, 0))
+            data = closing + b"".join(self._backlog)
+            written = os.write(fd, data)
         finally:
             os.close(fd)
         if self._known == size:
             self._known += written
+        self._torn = written < len(data) and not data[:written].endswith(b"\n")
         written -= len(closing)
         while self._backlog and written >= len(self._backlog[0]):
             written -= len(self._backlog.pop(0))
         if self._backlog:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _closing(self, data: bytes) -> bytes:
+        """What to write behind a last line without its end, so that it is set aside or, if only the end is
+        missing, kept. Nobody was told of what it was to hold, so there is no damage to report."""
+        if self._torn:
+            return b"\0\n" + _line(reported(1))  # not to be kept: it stands in the backlog as well
+        return b"\n" if _is_record(_tail(data)) else b"\n" + _line(reported(1))
 
     def _create_with_backlog(self) -> None:
         """A file that is there whole or not at all."""
@@ -140,7 +151,7 @@ class SessionFile:
     def read(self) -> list[Record | None]:
         """All records, and None for each line that is damaged; from now on all of them are known here.
 
-        A last line without its end is left for later: it may still be being written. Raises `StoreError`
+        A piece of a line at the end is left for later: it may still be being written. Raises `StoreError`
         when the file cannot be read, since a conversation must not go on as if it were empty.
         """
         try:
@@ -154,8 +165,11 @@ class SessionFile:
             if self.stored:
                 raise StoreError(f"The session cannot be read: {error.strerror or error}") from error
             data = b""
-        self._known = data.rfind(b"\n") + 1
+        tail = _tail(data)
+        self._known = len(data) - len(tail)
         lines = data[: self._known].split(b"\n")
+        if _is_record(tail) and not self._torn:
+            lines.append(tail)
         return list(parse_lines([*lines, *self._backlog]))
 
     def has_news(self) -> bool:
@@ -223,6 +237,15 @@ def parse_lines(lines: Iterable[bytes]) -> Iterator[Record | None]:
             except ValueError:
                 record = None
             yield record if isinstance(record, dict) else None
+
+
+def _tail(data: bytes) -> bytes:
+    """What stands behind the last line end."""
+    return data[data.rfind(b"\n") + 1 :]
+
+
+def _is_record(line: bytes) -> bool:
+    return next(parse_lines([line]), None) is not None
 
 
 def _line(record: Record) -> bytes:
