@@ -36,6 +36,7 @@ def write(path: Path, entries: Iterable[Entry], findings: Iterable[Finding], *, 
 
     `findings` is read after the last entry was taken, so that it may be a list which grows meanwhile.
     """
+    title = jsontext.mend_text(title)  # a file name may be no Unicode
     before, after = _template(title or "ACP conversation").split("{{data}}")
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write(before)

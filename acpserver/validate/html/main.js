@@ -4,7 +4,35 @@ const conversation = readConversation();
 const find = (id) => document.getElementById(id);
 const filters = { search: "", method: "", side: "", session: "", faulty: false };
 const panel = new PanelView(conversation, goTo);
-const timeline = new TimelineView(conversation, (message) => panel.showMessage(message));
+const timeline = new TimelineView(conversation, showMessage, markFound);
+
+function showMessage(message) {
+  panel.showMessage(message);
+  markFound();
+}
+
+/** Mark the words that are searched for, wherever they can be seen. */
+function markFound() {
+  if (!CSS.highlights) return; // Firefox before 140
+  CSS.highlights.delete("found");
+  if (!filters.search) return;
+  const ranges = [];
+  const words = filters.search.toLowerCase();
+  for (const place of [find("rows"), find("panel")]) {
+    const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode.data.toLowerCase();
+      for (let at = text.indexOf(words); at >= 0; at = text.indexOf(words, at + words.length)) {
+        if (at + words.length > texts.currentNode.length) break; // lower case can be longer
+        const range = new Range();
+        range.setStart(texts.currentNode, at);
+        range.setEnd(texts.currentNode, at + words.length);
+        ranges.push(range);
+      }
+    }
+  }
+  CSS.highlights.set("found", new Highlight(...ranges));
+}
 
 /** Go to a message from anywhere, if need be by taking the filters away; null leads to the overview. */
 function goTo(index) {

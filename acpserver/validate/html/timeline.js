@@ -8,10 +8,11 @@ const LONG_SILENCE = 1; // seconds
 const MARKS = 240; // places of the map beside the scroll bar
 
 class TimelineView {
-  /** `onSelect` is called with each newly selected message. */
-  constructor(conversation, onSelect) {
+  /** `onSelect` is called with each newly selected message, `onDraw` when other rows are to be seen. */
+  constructor(conversation, onSelect, onDraw) {
     this.messages = conversation.messages;
     this.onSelect = onSelect;
+    this.onDraw = onDraw;
     this.shown = []; // indexes of the messages that fit the filters
     this.selected = null; // index of a message
     this.scroller = document.getElementById("scroller");
@@ -109,6 +110,7 @@ class TimelineView {
       if (!this.built.has(position)) this.build(position);
     }
     this.markSelected();
+    this.onDraw();
     const whole = Math.max(1, this.shown.length * ROW, height);
     this.window.style.top = `${(100 * this.scroller.scrollTop) / whole}%`;
     this.window.style.height = `${Math.max(1, (100 * height) / whole)}%`;
