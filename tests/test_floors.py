@@ -39,12 +39,25 @@ ROOMS = """
     llm.sse
     llm.chunked
     llm.server_words
+    llm.verdicts
     llm.faults
     llm.wire
     llm.assembly
     llm.pairing
+    llm.fields
+    llm.answer
+    llm.ndjson
+    llm.listing
+    llm.openai_servers
     llm.openai_answer
     llm.openai
+    llm.anthropic_answer
+    llm.anthropic
+    llm.gemini_answer
+    llm.gemini
+    llm.ollama
+    llm.responses_answer
+    llm.responses
     llm.dialects
     tools.base
     tools.arguments

@@ -375,7 +375,7 @@ def test_made_ids_differ() -> None:
 
 def test_the_ids_of_the_history_are_used_ids() -> None:
     history = request(user("hi"), Message("assistant", (ToolCall("call_0", "f", {}),)))
-    one = OpenAi().parser(history, FAULTS)
+    one = OpenAi().parser(ENDPOINT, history, FAULTS)
     one.feed([Item(json.dumps(call(0, "call_0", "f", "{}")).encode()), Item(b"[DONE]")])
     assert [event.id for event in one.end() if isinstance(event, ToolCall)] != ["call_0"]
 

@@ -41,6 +41,11 @@ class Deltas:
             self._kind = kind
         self._pieces.append(text)
 
+    def put(self, event: Event) -> None:
+        """Append an event that is neither text nor thought, behind what has come so far."""
+        self._flush(last=True)
+        self._ready.append(event)
+
     def take(self, last: bool = False) -> list[Event]:
         """The events so far. Half a surrogate pair at the end is kept for the next piece unless `last`."""
         self._flush(last)
@@ -118,11 +123,15 @@ class ToolCalls:
         return draft
 
     def finish(self, cut: bool = False) -> list[ToolCall]:
-        """All calls, with unique ids. `cut`: the answer hit its length limit, so the last may be partial."""
+        """The calls since the last time, with unique ids, and begin anew.
+
+        `cut`: the answer hit its length limit, so the last may be partial.
+        """
+        drafts, self._drafts, self._by_index = self._drafts, [], {}
         calls: list[ToolCall] = []
-        for position, draft in enumerate(self._drafts):
+        for position, draft in enumerate(drafts):
             raw = jsontext.mend_text("".join(draft.pieces))
-            may_be_empty = not (cut and position == len(self._drafts) - 1)
+            may_be_empty = not (cut and position == len(drafts) - 1)
             arguments: dict[str, object] | None = {} if may_be_empty else None
             if raw.strip():
                 arguments = _parse(raw)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from requests.models import Response
 
@@ -22,8 +23,10 @@ from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.pool import Line, Pool
 from acpserver.llm.retry import Policy, retry_after
-from acpserver.llm.types import Endpoint, Event, ModelRequest, Waiting
-from acpserver.llm.wire import Dialect, HttpRequest, Parser, join_url
+from acpserver.llm.types import Endpoint, Event, ModelRequest, Opaque, Waiting
+from acpserver.llm.wire import Dialect, HttpRequest, ModelDetails, Parser, join_url
+
+Fact = TypeVar("Fact")
 
 _READ = 65536  # bytes asked of the socket at once
 _MAX_STREAM = 256 * 1024 * 1024  # bytes of one streamed answer
@@ -61,7 +64,7 @@ class Caller:
                 with attempt:
                     try:
                         batches = self._batches(prepared, request, cancel)
-                        first = next(batches)  # once there is something to show, nothing is repeated
+                        first = _visible(batches)  # once there is something to show, nothing is repeated
                     except Fault as error:
                         failure = error.brief
                         raise
@@ -75,13 +78,28 @@ class Caller:
     def list_models(self, cancel: CancelFlag) -> list[str]:
         """The names of the endpoint's models, asked once. Raises `ProviderError` and `Cancelled`."""
         prepared = self._dialect.models(self._endpoint)
+        return self._fact(prepared, "a list of models", self._dialect.model_names, cancel)
+
+    def model_details(self, model: str, cancel: CancelFlag) -> ModelDetails:
+        """What the server says about a model, asked once. Raises `ProviderError` and `Cancelled`."""
+        prepared = self._dialect.details(self._endpoint, model)
+
+        def read(value: object) -> ModelDetails:
+            return self._dialect.model_details(value, model)
+
+        return self._fact(prepared, "facts about a model", read, cancel)
+
+    def _fact(
+        self, prepared: HttpRequest, expected: str, read: Callable[[object], Fact], cancel: CancelFlag
+    ) -> Fact:
         with self._exchange(prepared, cancel) as response:
-            try:
-                return self._dialect.model_names(jsontext.loads(_text(self._body(response, b"", cancel))))
-            except ValueError:
-                raise self._faults.error(
-                    "answered, but not with a list of models", "Check the base URL.", kind="request"
-                ) from None
+            body = self._body(response, b"", cancel)
+        try:
+            return read(jsontext.loads(_text(body)))
+        except ValueError:
+            raise self._faults.error(
+                f"answered, but not with {expected}", "Check the base URL.", kind="request"
+            ) from None
 
     def close(self) -> None:
         """End the kept connections."""
@@ -110,12 +128,12 @@ class Caller:
         self, prepared: HttpRequest, request: ModelRequest, cancel: CancelFlag
     ) -> Iterator[list[Event]]:
         """The events of one attempt, those that arrived together in one list; no list is empty."""
-        parser = self._dialect.parser(request, self._faults)
+        parser = self._dialect.parser(self._endpoint, request, self._faults)
         with self._exchange(prepared, cancel) as response:
             block = self._block(response, cancel)
             while block and not block.strip():
                 block = self._block(response, cancel)
-            if _is_whole(response, block):
+            if not self._dialect.streams_json and _is_whole(response, block):
                 events = parser.whole(self._value(self._body(response, block, cancel)))
                 if events:
                     yield events
@@ -188,6 +206,14 @@ class Caller:
                 body += block
         wait = retry_after(response.headers.get("Retry-After"), time.time())
         return self._faults.response(response.status_code, body[:_MAX_REFUSAL], wait)
+
+
+def _visible(batches: Iterator[list[Event]]) -> list[Event]:
+    """The events up to the first that a user can see, or that ends the answer."""
+    events: list[Event] = []
+    while not events or all(isinstance(event, Opaque) for event in events):
+        events += next(batches)
+    return events
 
 
 def _dialect(name: str) -> Dialect:

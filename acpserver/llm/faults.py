@@ -9,27 +9,18 @@ from __future__ import annotations
 import base64
 import math
 import re
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from acpserver import jsontext
 from acpserver.errors import ProviderError
-from acpserver.llm.server_words import error_words, server_words
+from acpserver.llm.server_words import asked_wait, error_words, server_words
 from acpserver.llm.types import Endpoint
+from acpserver.llm.verdicts import KEY, Verdict, verdict
 
 MAX_TEXT = 480  # characters of a whole error text
 _MAX_WORDS = 240  # characters of it that may be the server's own
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+_SECRET_NAME = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 _SHORTEST_SECRET = 4  # hiding anything shorter would only garble the text
-
-RETRY_STATUS = frozenset({408, 409, 429})  # and all of 5xx
-_TOO_LONG = re.compile(
-    r"context_length_exceeded|exceed_context_size|context (?:length|size|window)|prompt is too long"
-    r"|input is too long|too many (?:input )?tokens|maximum (?:prompt|input) length|model_max_prompt_tokens",
-    re.IGNORECASE,
-)
-_LIMITED = re.compile("rate.?limit|too many requests|resource_exhausted", re.IGNORECASE)
-_PASSING = re.compile("overload|unavailable|server_error|timeout|internal", re.IGNORECASE)
-_NO_QUOTA = re.compile("insufficient_quota|billing_hard_limit|exceeded your current quota", re.IGNORECASE)
 
 _MEANING = {
     401: " (the credentials were refused)",
@@ -37,19 +28,6 @@ _MEANING = {
     404: " (not found)",
     429: " (the rate limit is reached)",
 }
-_CHECK = "Check the base URL and the model name."
-_LATER = "The server has a problem: send the prompt again later."
-_SHORTEN = (
-    "The conversation is too long for this model: start a new session, shorten the prompt, or use a model "
-    "with a larger context."
-)
-_ADVICE = {
-    400: "Check the model name and its settings.",
-    402: "Check the credit of the account.",
-    422: "Check the model name and its settings.",
-    429: "Wait a little, then send the prompt again.",
-}
-
 
 class Fault(ProviderError):
     """A failed model call: `brief` says what happened, the text of the error also what to do."""
@@ -125,41 +103,28 @@ class Faults:
     def response(self, status: int, body: bytes, retry_after: float | None = None) -> Fault:
         """The error for a response with a status that is not 2xx."""
         words, codes = server_words(body)
+        if retry_after is None:
+            retry_after = asked_wait(body)
         what = f"answered HTTP {status}{self._meaning(status, retry_after)}{self._quoted(words)}"
-        facts = f"{codes} {words}"
-        if status in (401, 403):
-            return self.error(what, self._key_advice(), kind="auth", status=status)
-        if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(facts)):
-            return self.error(what, _SHORTEN, kind="context", status=status)
-        if status == 429:
-            no_quota = bool(_NO_QUOTA.search(facts))
-            advice = _ADVICE[402 if no_quota else 429]
-            kind, retryable = "rate_limit", not no_quota
-        else:
-            retryable = status in RETRY_STATUS or status >= 500
-            advice = _ADVICE.get(status, _LATER if retryable else _CHECK)
-            kind = "server" if retryable else "request"
-        return self.error(
-            what, advice, kind=kind, status=status, retryable=retryable, retry_after=retry_after
-        )
+        found = verdict(status, f"{codes} {words}", retry_after is not None)
+        return self._judged(what, found, status, retry_after)
 
     def in_answer(self, value: object) -> Fault:
         """The error for an error object inside an answer that began with HTTP 200."""
         words, codes = error_words(value)
-        facts = f"{codes} {words}"
         status = next((int(code) for code in codes.split() if re.fullmatch("[45][0-9][0-9]", code)), 0)
         number = f" {status}" if status else ""
         what = f"broke off its answer with error{number}{self._quoted(words)}"
-        if _TOO_LONG.search(facts):
-            return self.error(what, _SHORTEN, kind="context", status=status)
-        limited = status == 429 or bool(_LIMITED.search(codes))
-        passing = limited or status in RETRY_STATUS or status >= 500 or bool(_PASSING.search(codes))
+        return self._judged(what, verdict(status, f"{codes} {words}"), status, None)
+
+    def _judged(self, what: str, found: Verdict, status: int, retry_after: float | None) -> Fault:
         return self.error(
             what,
-            "Send the prompt again.",
-            kind="rate_limit" if limited else "server",
+            self._key_advice() if found.advice == KEY else found.advice,
+            kind=found.kind,
             status=status,
-            retryable=passing and not _NO_QUOTA.search(facts),
+            retryable=found.retryable,
+            retry_after=retry_after if found.retryable else None,
         )
 
     @staticmethod
@@ -189,11 +154,12 @@ def _secrets(endpoint: Endpoint) -> list[str]:
     """Every text that must not be shown, the longest first so that none hides a part of another."""
     plain = [endpoint.api_key]
     for name, value in endpoint.headers:
-        if _SECRET_HEADER.search(name):
+        if _SECRET_NAME.search(name):
             plain += [value, value.split(" ")[-1]]
     try:
         parts = urlsplit(endpoint.base_url)
         plain += [parts.password or "", f"{parts.username}:{parts.password}"]
+        plain += [value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name)]
     except ValueError:
         plain.append(endpoint.base_url)
     forms: set[str] = set()

@@ -16,6 +16,7 @@ from acpserver.llm.types import Endpoint, Event, ModelRequest
 if TYPE_CHECKING:
     from acpserver.llm.calls import Caller
     from acpserver.llm.retry import Policy
+    from acpserver.llm.wire import ModelDetails
 
 
 def warm_up() -> type[Caller]:
@@ -45,6 +46,10 @@ class HttpProvider:
     def list_models(self, cancel: CancelFlag) -> list[str]:
         """The names of the models that the endpoint offers. Raises `ProviderError` and `Cancelled`."""
         return self._ready().list_models(cancel)
+
+    def model_details(self, model: str, cancel: CancelFlag) -> ModelDetails:
+        """What the endpoint says about a model. Raises `ProviderError` and `Cancelled`."""
+        return self._ready().model_details(model, cancel)
 
     def close(self) -> None:
         """End the kept connections. Calls that are under way go on."""

@@ -1,34 +1,40 @@
 """The OpenAI-compatible dialect: a history becomes the body of `POST /chat/completions`.
 
 Pure; any thread. What it writes is accepted by the strictest servers: every tool call is followed by
-exactly one result, nothing is empty, arguments are JSON. Thoughts are not sent back.
+exactly one result, nothing is empty, arguments are JSON. Thoughts are sent back only to servers that want
+them (`openai_servers`). An Azure deployment is reached by its own URL with the query `api-version`.
 """
 
 from __future__ import annotations
 
-import re
-
 from acpserver import jsontext
+from acpserver.llm import listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
 from acpserver.llm.openai_answer import OpenAiParser
-from acpserver.llm.pairing import paired
+from acpserver.llm.openai_servers import Server, server_at
+from acpserver.llm.pairing import fit_id, fit_name, history_for, turn_start
 from acpserver.llm.sse import SseDecoder
-from acpserver.llm.types import Endpoint, Message, ModelRequest, ToolCall, ToolResult
-from acpserver.llm.wire import HttpRequest, check_headers, join_url
+from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
+from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
 
 
 class OpenAi:
     """The dialect of every server with an OpenAI-compatible /chat/completions."""
 
+    streams_json = False
+
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
+        url = join_url(endpoint.base_url, "/chat/completions")
+        server = server_at(endpoint.base_url)
         body: dict[str, object] = {
             "model": request.model,
-            "messages": _messages(request),
+            "messages": _messages(request, origin(endpoint, request.model), server),
             "stream": True,
-            "stream_options": {"include_usage": True},
         }
+        if server.asks_for_usage:
+            body["stream_options"] = {"include_usage": True}
         if request.tools:
             body["tools"] = [
                 {
@@ -42,71 +48,112 @@ class OpenAi:
                 for tool in request.tools
             ]
         if request.max_tokens is not None:
-            body["max_tokens"] = request.max_tokens
-        headers = _headers(endpoint, "text/event-stream") | {"Content-Type": "application/json"}
-        url = join_url(endpoint.base_url, "/chat/completions")
-        return HttpRequest("POST", url, headers, jsontext.dumps(body).encode("ascii"))
+            body[server.limit] = request.max_tokens
+        headers = make_headers(endpoint, "text/event-stream", server.key_header, server.scheme)
+        return post(url, headers, body | _effort(request.effort, server))
 
     def models(self, endpoint: Endpoint) -> HttpRequest:
         """The request for the list of models."""
-        base_url = endpoint.base_url.strip().rstrip("/").removesuffix("/chat/completions")
-        return HttpRequest("GET", join_url(base_url, "/models"), _headers(endpoint, "application/json"))
+        server = server_at(endpoint.base_url)
+        base, question, query = endpoint.base_url.strip().partition("?")
+        base = base.rstrip("/").removesuffix("/chat/completions") + question + query
+        headers = make_headers(endpoint, "application/json", server.key_header, server.scheme)
+        return HttpRequest("GET", join_url(base, "/models"), headers)
 
     def model_names(self, value: object) -> list[str]:
-        """The names in `{"data": [{"id": ...}]}`; some servers send the bare list, or `models`."""
-        if isinstance(value, dict):
-            value = value.get("data", value.get("models"))
-        if not isinstance(value, list):
-            raise ValueError("no list of models")
-        entries = [item for item in value if isinstance(item, dict)]
-        names = [entry.get("id") or entry.get("name") or entry.get("model") for entry in entries]
-        return [name for name in names if isinstance(name, str)]
+        """The names in the list of models; some servers send the bare list, or `models`."""
+        return listing.model_names(value)
+
+    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
+        """The list of models: many servers say more in it than the names."""
+        return self.models(endpoint)
+
+    def model_details(self, value: object, model: str) -> ModelDetails:
+        """What the list says about the model."""
+        return listing.listed_details(value, model)
 
     def decoder(self) -> SseDecoder:
         """A decoder for one streamed answer."""
         return SseDecoder()
 
-    def parser(self, request: ModelRequest, faults: Faults) -> OpenAiParser:
+    def parser(self, endpoint: Endpoint, request: ModelRequest, faults: Faults) -> OpenAiParser:
         """A parser for one answer; its tool calls get ids that the history does not hold yet."""
-        return OpenAiParser(faults, used_call_ids(request.messages))
+        return OpenAiParser(
+            faults,
+            used_call_ids(request.messages),
+            origin=origin(endpoint, request.model),
+            own_reasoning=server_at(endpoint.base_url).own_reasoning,
+        )
 
 
-def _headers(endpoint: Endpoint, accept: str) -> dict[str, str]:
-    headers = {"Accept": accept, "User-Agent": "acpserver"}
-    if endpoint.api_key:
-        check_headers({"Authorization": endpoint.api_key}, endpoint.api_key_source)
-        headers["Authorization"] = f"Bearer {endpoint.api_key}"
-    return headers | check_headers(dict(endpoint.headers), "the configuration")
+def _effort(effort: str, server: Server) -> dict[str, object]:
+    if not effort or not server.effort:
+        return {}
+    values: dict[str, object] = {"reasoning": {"effort": effort}, "enable_thinking": True}
+    return {server.effort: values.get(server.effort, effort)}
 
 
-def _messages(request: ModelRequest) -> list[dict[str, object]]:
+def _messages(request: ModelRequest, me: str, server: Server) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
-    for message in paired(request.messages):
-        messages.extend(_message(message))
+    history = history_for(request, me)
+    start = turn_start(history)
+    for position, message in enumerate(history):
+        if message.role == "tool":
+            messages.extend(_results(message, server))
+        elif message.role == "assistant":
+            messages.append(_answer(message, server, position > start))
+        else:
+            messages.append({"role": message.role, "content": _content(message)})
     return messages
 
 
-def _message(message: Message) -> list[dict[str, object]]:
-    if message.role == "tool":
-        return [
-            {"role": "tool", "tool_call_id": part.call_id, "content": part.text}
-            for part in message.parts
-            if isinstance(part, ToolResult)
-        ]
-    if message.role == "assistant" and message.tool_calls:
-        calls = [_tool_call(call) for call in message.tool_calls]
-        return [{"role": "assistant", "content": message.text or None, "tool_calls": calls}]
-    return [{"role": message.role, "content": message.text}]
+def _results(message: Message, server: Server) -> list[dict[str, object]]:
+    return [
+        {
+            "role": "tool",
+            "tool_call_id": fit_id(part.call_id, server.call_id, server.id_length),
+            "content": part.text,
+        }
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
 
 
-def _tool_call(call: ToolCall) -> dict[str, object]:
+def _answer(message: Message, server: Server, in_turn: bool) -> dict[str, object]:
+    """A past answer. Its reasoning goes back only while the turn goes on: after that the servers that ask for
+    it ignore it, or count it for nothing."""
+    found: dict[str, object] = {"role": "assistant", "content": message.text or None}
+    if message.tool_calls:
+        found["tool_calls"] = [_tool_call(call, server) for call in message.tool_calls]
+    if in_turn:
+        for part in message.parts:
+            if isinstance(part, Opaque):
+                found |= part.data
+    return found
+
+
+def _content(message: Message) -> object:
+    """The user's text, or a list of parts when there are images."""
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message.text
+    parts: list[object] = []
+    for part in message.parts:
+        if isinstance(part, Image):
+            url = f"data:{part.mime};base64,{part.data}"
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+        elif isinstance(part, Text) and part.text:
+            parts.append({"type": "text", "text": part.text})
+    return parts
+
+
+def _tool_call(call: ToolCall, server: Server) -> dict[str, object]:
     """A past call in the server's words.
 
     Arguments that were no JSON object go back as an empty one: servers that read them would refuse every
     later request, and the result already quotes to the model what it wrote. So for names.
     """
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unknown"
-    function = {"name": name, "arguments": jsontext.dumps(call.arguments or {})}
-    return {"id": call.id, "type": "function", "function": function}
+    function = {"name": fit_name(call.name), "arguments": jsontext.dumps(call.arguments or {})}
+    call_id = fit_id(call.id, server.call_id, server.id_length)
+    return {"id": call_id, "type": "function", "function": function}

@@ -6,13 +6,15 @@ null or of another type, and then counts as absent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from acpserver import jsontext
-from acpserver.llm.assembly import Deltas, ToolCalls, new_call_id
+from acpserver.llm import fields
+from acpserver.llm.answer import AnswerParser
+from acpserver.llm.assembly import new_call_id
 from acpserver.llm.faults import Faults
 from acpserver.llm.sse import Item
-from acpserver.llm.types import Event, Finish, TextDelta, ThoughtDelta, Usage
+from acpserver.llm.types import Event, Opaque, TextDelta, ToolCall, Usage
 
 _REASONS = {
     "length": "length",
@@ -21,79 +23,51 @@ _REASONS = {
     "function_call": "tool_calls",
 }
 _NOTHING: dict[str, object] = {}
+_DETAILS = "reasoning_details"  # OpenRouter's list of signed or encrypted pieces
 
 
-class OpenAiParser:
-    """Reads one answer, streamed or whole."""
+class OpenAiParser(AnswerParser):
+    """Reads one answer. `own_reasoning`: the member that the server wants back (`openai_servers`)."""
 
     def __init__(
-        self, faults: Faults, used_ids: Iterable[str] = (), make_id: Callable[[], str] = new_call_id
+        self,
+        faults: Faults,
+        used_ids: Iterable[str] = (),
+        make_id: Callable[[], str] = new_call_id,
+        origin: str = "",
+        own_reasoning: str = "",
     ):
-        self.done = False
-        self._faults = faults
-        self._deltas = Deltas()
-        self._calls = ToolCalls(used_ids, make_id)
-        self._usage: Usage | None = None
-        self._reason = ""
+        super().__init__(faults, used_ids, make_id, origin)
+        self._keeps_details = own_reasoning == _DETAILS
+        self._own_reasoning = "" if self._keeps_details else own_reasoning
+        self._details: list[dict[str, object]] = []
         self._streamed = False
         """A delta has come; a whole message beside it would repeat it."""
 
-    @property
-    def finished(self) -> bool:
-        """Whether the finish reason has come; usage and the end mark may follow."""
-        return bool(self._reason)
+    def _item(self, item: Item) -> None:
+        if item.data == b"[DONE]":
+            self.done = True
+        else:
+            super()._item(item)
 
-    def feed(self, items: Sequence[Item]) -> list[Event]:
-        """The events of chunks that arrived together; the tool calls wait for `end`."""
-        for item in items:
-            if self.done:
-                break
-            if item.data == b"[DONE]":
-                self.done = True
-            elif item.data.strip():
-                self._chunk(item)
-        return self._deltas.take()
-
-    def whole(self, value: object) -> list[Event]:
-        """The text of an answer that came as one JSON object; the rest waits for `end`."""
-        if not isinstance(value, dict) or not ("choices" in value or "error" in value):
-            raise self._faults.stream("is JSON, but no chat completion", retryable=False)
+    def _whole(self, value: object) -> bool:
+        if not isinstance(value, dict) or "choices" not in value:
+            return False
         self._value(value)
-        self._reason = self._reason or "stop"  # the body is complete, whatever it says
-        return self._deltas.take()
+        return True
 
-    def end(self) -> list[Event]:
-        """What is left: text, tool calls, usage, finish."""
-        events = self._deltas.take(last=True)
-        if not self._reason and not (self.done and (self._streamed or self._calls)):
-            raise self._faults.stream("is empty" if self.done else "broke off before its end")
-        calls = self._calls.finish(cut=self._reason == "length")
-        reason = _REASONS.get(self._reason, "stop")
-        if reason == "stop" and calls:
-            reason = "tool_calls"
-        usage = [self._usage] if self._usage else []
-        return [*events, *calls, *usage, Finish(reason)]
+    def _is_complete(self) -> bool:
+        return bool(self._reason) or (self.done and (self._streamed or bool(self._calls)))
 
-    def _chunk(self, item: Item) -> None:
-        try:
-            value = jsontext.loads(item.data.decode("utf-8", "replace"))
-        except ValueError:
-            if item.event == "error":
-                raise self._faults.in_answer(item.data.decode("utf-8", "replace")) from None
-            raise self._faults.stream("holds a chunk that is not JSON") from None
-        if item.event == "error":
-            raise self._faults.in_answer(value)
-        if isinstance(value, dict):
-            self._value(value)
+    def _with_calls(self, calls: list[ToolCall]) -> list[Event]:
+        kept = [Opaque(self._origin, {_DETAILS: self._details})] if self._details else []
+        return [*kept, *calls]
 
     def _value(self, value: dict[str, object]) -> None:
-        if value.get("error"):
-            raise self._faults.in_answer(value)
         if value.get("usage"):
             self._usage = _usage(value["usage"]) or self._usage
-        choices = value.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and not choice.get("index"):
+        for choice in fields.records(value, "choices"):
+            if not choice.get("index"):
                 self._choice(choice)
 
     def _choice(self, choice: dict[str, object]) -> None:
@@ -103,9 +77,9 @@ class OpenAiParser:
                 self._message(delta)
         elif not self._streamed and isinstance(message := choice.get("message"), dict):
             self._message(message, whole=True)
-        reason = choice.get("finish_reason")
-        if reason and isinstance(reason, str):
-            self._reason = reason
+        reason = fields.text(choice, "finish_reason")
+        if reason:
+            self._reason = _REASONS.get(reason, "stop")
 
     def _message(self, message: dict[str, object], whole: bool = False) -> None:
         """One delta, or the whole message: they have the same members, but in a whole one each entry of
@@ -113,20 +87,21 @@ class OpenAiParser:
         thought = message.get("reasoning_content") or message.get("reasoning")
         if thought and isinstance(thought, str):
             self._streamed = True
-            self._deltas.add(ThoughtDelta, thought)
+            self._think(thought)
+        if self._keeps_details:
+            for piece in fields.records(message, _DETAILS):
+                _join(self._details, piece)
         content = message.get("content")
         if content:
             self._streamed = True
             self._content(content)
-        refusal = message.get("refusal")
-        if refusal and isinstance(refusal, str):
+        refusal = fields.text(message, "refusal")
+        if refusal:
             self._streamed = True
             self._deltas.add(TextDelta, refusal)
-        calls = message.get("tool_calls")
-        for position, fragment in enumerate(calls if isinstance(calls, list) else ()):
-            if isinstance(fragment, dict):
-                index = position if whole else fragment.get("index")
-                self._fragment(index, fragment, fragment.get("function"))
+        for position, fragment in enumerate(fields.records(message, "tool_calls")):
+            index = position if whole else fragment.get("index")
+            self._fragment(index, fragment, fragment.get("function"))
         if isinstance(call := message.get("function_call"), dict):  # the form before parallel calls
             self._fragment(0, _NOTHING, call)
 
@@ -137,50 +112,48 @@ class OpenAiParser:
             return
         for part in content if isinstance(content, list) else ():
             if isinstance(part, dict) and part.get("type") == "thinking":
-                self._deltas.add(ThoughtDelta, _part_text(part.get("thinking")))
+                self._think(_part_text(part.get("thinking")))
             else:
                 self._deltas.add(TextDelta, _part_text(part))
 
     def _fragment(self, index: object, fragment: dict[str, object], function: object) -> None:
-        if not isinstance(function, dict):
-            function = _NOTHING
-        arguments = function.get("arguments")
+        arguments = function.get("arguments") if isinstance(function, dict) else None
         if isinstance(arguments, (dict, list)):
             arguments = jsontext.dumps(arguments)
         call_id = fragment.get("id")
         self._calls.add(
             index,
             str(call_id) if isinstance(call_id, (str, int)) else "",
-            _text(function.get("name")),
-            _text(arguments),
+            fields.text(function, "name"),
+            arguments if isinstance(arguments, str) else "",
         )
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _join(details: list[dict[str, object]], piece: dict[str, object]) -> None:
+    """Append a streamed piece of reasoning: text that goes on is one text, as it was when it was signed."""
+    last = details[-1] if details else _NOTHING
+    if not last or (last.get("index"), last.get("type")) != (piece.get("index"), piece.get("type")):
+        details.append(dict(piece))
+        return
+    for key, value in piece.items():
+        if key in ("text", "summary", "data") and isinstance(value, str):
+            last[key] = fields.text(last, key) + value
+        elif value is not None:
+            last[key] = value
 
 
 def _part_text(part: object) -> str:
     if isinstance(part, list):
-        return "".join(_text(item.get("text")) for item in part if isinstance(item, dict))
-    return _text(part.get("text")) if isinstance(part, dict) else _text(part)
+        return "".join(fields.text(item, "text") for item in part)
+    return part if isinstance(part, str) else fields.text(part, "text")
 
 
 def _usage(value: object) -> Usage | None:
     """Token counts; a chunk that gives none (zeros before the end, an odd shape) counts as silent."""
-    if not isinstance(value, dict):
-        return None
     usage = Usage(
-        input_tokens=_count(value, "prompt_tokens"),
-        output_tokens=_count(value, "completion_tokens"),
-        cached_tokens=_count(value.get("prompt_tokens_details"), "cached_tokens"),
-        thought_tokens=_count(value.get("completion_tokens_details"), "reasoning_tokens"),
+        input_tokens=fields.count(value, "prompt_tokens"),
+        output_tokens=fields.count(value, "completion_tokens"),
+        cached_tokens=fields.count(fields.record(value, "prompt_tokens_details"), "cached_tokens"),
+        thought_tokens=fields.count(fields.record(value, "completion_tokens_details"), "reasoning_tokens"),
     )
     return usage if usage.total_tokens else None
-
-
-def _count(value: object, key: str) -> int:
-    number = value.get(key) if isinstance(value, dict) else None
-    if isinstance(number, (int, float)) and not isinstance(number, bool) and number > 0:
-        return int(number)
-    return 0

@@ -1,16 +1,38 @@
-"""A history made fit to be sent: every tool call with exactly one result. Pure; shared by the dialects.
+"""A history made fit to be sent to one model. Pure; shared by the dialects.
 
-The agent loop keeps its history whole. This holds for what was cut short all the same (a crash, a session
-file from elsewhere), because servers refuse a history with a gap in it, and would do so for ever.
+Every tool call gets exactly one result. The agent loop keeps its history whole; this holds for what was cut
+short all the same (a crash, a session file from elsewhere), because servers refuse a history with a gap in
+it, and would do so for ever. What only another model understands is left out.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from acpserver.llm.types import Message, Text, ToolResult
+from acpserver.llm.types import Image, Message, ModelRequest, Opaque, Part, Text, ToolResult
+from acpserver.prompts import image_marker
 
 NO_RESULT = "No result: the call was interrupted before it ended."
+
+
+def history_for(request: ModelRequest, origin: str) -> list[Message]:
+    """The messages of `request`, paired, as the model that `origin` names may read them."""
+    messages = []
+    for message in request.messages:
+        parts = tuple(
+            _seen(part, request.images)
+            for part in message.parts
+            if not isinstance(part, Opaque) or part.origin == origin
+        )
+        messages.append(replace(message, parts=parts))
+    return paired(messages)
+
+
+def _seen(part: Part, images: bool) -> Part:
+    return Text(image_marker(part.mime)) if isinstance(part, Image) and not images else part
 
 
 def paired(messages: Sequence[Message]) -> list[Message]:
@@ -29,7 +51,7 @@ def paired(messages: Sequence[Message]) -> list[Message]:
             out.append(
                 Message("tool", tuple(_result(results, call.id, call.name) for call in message.tool_calls))
             )
-        elif any(isinstance(part, Text) and part.text for part in message.parts):
+        elif any(isinstance(part, Image) or (isinstance(part, Text) and part.text) for part in message.parts):
             out.append(message)
     return out
 
@@ -48,3 +70,23 @@ def _results(messages: Sequence[Message], start: int) -> dict[str, ToolResult]:
 
 def _result(results: dict[str, ToolResult], call_id: str, name: str) -> ToolResult:
     return results.get(call_id) or ToolResult(call_id, name, NO_RESULT, is_error=True)
+
+
+def turn_start(messages: Sequence[Message]) -> int:
+    """The position of the last user message: what follows it belongs to the turn that goes on."""
+    return max((at for at, message in enumerate(messages) if message.role == "user"), default=0)
+
+
+def fit_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
+    """`call_id` itself where a server accepts it, else one made from it: the same for a call and its result.
+
+    Ids come from other servers too when the model is changed in mid-conversation, in all their forms.
+    """
+    if allowed.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
+
+
+def fit_name(name: str) -> str:
+    """A tool name that every server accepts, also for a name that a model made up."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"

@@ -47,6 +47,12 @@ def error_words(value: object) -> tuple[str, str]:
     return words if isinstance(words, str) else _shown(words), " ".join(codes)
 
 
+def asked_wait(body: bytes) -> float | None:
+    """Seconds that the body of a refusal asks to wait: where Gemini says it, instead of in a header."""
+    found = re.search(rb'"retryDelay"\s*:\s*"([0-9]{1,9}(?:\.[0-9]{1,9})?)s"', body)
+    return float(found.group(1)) if found else None
+
+
 def _shown(value: object) -> str:
     try:
         return jsontext.dumps(value) if value else ""
@@ -55,5 +61,8 @@ def _shown(value: object) -> str:
 
 
 def _codes(value: dict[str, object]) -> str:
-    found = (value.get(key) for key in ("code", "type", "status", "status_code"))
+    found = [value.get(key) for key in ("code", "type", "status", "status_code")]
+    details = value.get("details")
+    for detail in details if isinstance(details, list) else ():  # Gemini's
+        found += [detail.get("reason")] if isinstance(detail, dict) else []
     return " ".join(str(item) for item in found if isinstance(item, (str, int)))

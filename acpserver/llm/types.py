@@ -3,8 +3,8 @@
 The history of a session is a list of `Message`. A provider is asked with a `ModelRequest` and yields
 events; the agent loop turns events into updates for the client and into the next messages.
 
-Named tuples are several times cheaper to make than frozen dataclasses, at start and for each event. But two of
-one shape are equal whatever their classes, hence dataclasses where text and thought must not be confused.
+Named tuples are several times cheaper to make than frozen dataclasses, at start and for each event. But two
+of one shape are equal whatever their classes, hence dataclasses where text and thought must not be confused.
 """
 
 from __future__ import annotations

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
+from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.faults import Faults
 from acpserver.llm.sse import Item
 from acpserver.llm.types import Endpoint, Event, ModelRequest
+
+KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,20 @@ class Parser(Protocol):
         """The last events, `Finish` the last of all. Raises `ProviderError` when the answer broke off."""
 
 
+class ModelDetails(NamedTuple):
+    """What a server tells about one of its models; None where it says nothing."""
+
+    context_window: int | None = None  # tokens
+    images: bool | None = None
+    tools: bool | None = None
+    thinks: bool | None = None
+
+
 class Dialect(Protocol):
     """How one kind of server is asked and understood. Pure; one object serves all threads."""
+
+    streams_json: bool
+    """A stream begins like a JSON value, so only the decoder can tell them apart."""
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The HTTP request that asks for one answer. Raises `ProviderError` when none can be made."""
@@ -69,15 +84,53 @@ class Dialect(Protocol):
     def model_names(self, value: object) -> list[str]:
         """The names in the answer to `models`. Raises `ValueError` for anything else."""
 
+    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
+        """The HTTP request that asks what a model can do."""
+
+    def model_details(self, value: object, model: str) -> ModelDetails:
+        """What the answer to `details` says. Raises `ValueError` for anything else."""
+
     def decoder(self) -> Decoder:
         """A fresh decoder for one streamed answer."""
 
-    def parser(self, request: ModelRequest, faults: Faults) -> Parser:
+    def parser(self, endpoint: Endpoint, request: ModelRequest, faults: Faults) -> Parser:
         """A fresh parser for one answer to `request`; it takes its errors from `faults`."""
 
 
-def join_url(base_url: str, path: str) -> str:
-    """`path` (with its slash) below `base_url`, whose query stays. Raises `ProviderError` for a bad base."""
+def origin(endpoint: Endpoint, model: str) -> str:
+    """The name of a model at its server, for what only this model there understands."""
+    host = urlsplit(endpoint.base_url.strip()).netloc.rpartition("@")[2].lower()
+    return f"{endpoint.dialect}:{model}@{host}"
+
+
+def post(url: str, headers: dict[str, str], body: dict[str, object]) -> HttpRequest:
+    """The request that sends `body` as JSON."""
+    return HttpRequest(
+        "POST", url, headers | {"Content-Type": "application/json"}, jsontext.dumps(body).encode("ascii")
+    )
+
+
+def make_headers(
+    endpoint: Endpoint, accept: str, key_header: str = "Authorization", scheme: str = "Bearer "
+) -> dict[str, str]:
+    """The headers of a request, with the key in `key_header` and those of the configuration.
+
+    A configured header replaces ours of that name, in whatever case it is written.
+    """
+    headers = {"Accept": accept, "User-Agent": "acpserver"}
+    if endpoint.api_key:
+        check_headers({key_header: endpoint.api_key}, endpoint.api_key_source)
+        headers[key_header] = scheme + endpoint.api_key
+    configured = check_headers(dict(endpoint.headers), "the configuration")
+    names = {name.lower() for name in configured}
+    return {name: value for name, value in headers.items() if name.lower() not in names} | configured
+
+
+def join_url(base_url: str, path: str, query: str = "") -> str:
+    """`path` (with its slash) below `base_url`, whose query stays, with `query` behind it.
+
+    Raises `ProviderError` for a bad base.
+    """
     try:
         parts = urlsplit(base_url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -92,7 +145,7 @@ def join_url(base_url: str, path: str) -> str:
     below = parts.path.rstrip("/")
     if not below.endswith(path):
         below += path
-    return urlunsplit((parts.scheme, parts.netloc, below, parts.query, ""))
+    return urlunsplit((parts.scheme, parts.netloc, below, "&".join(filter(None, (parts.query, query))), ""))
 
 
 def check_headers(headers: dict[str, str], source: str) -> dict[str, str]:
@@ -102,6 +155,6 @@ def check_headers(headers: dict[str, str], source: str) -> dict[str, str]:
             raise ProviderError(
                 f"The {name} header from {source or 'the configuration'} cannot be sent: it holds a line "
                 "break, a space at an end or a character outside ASCII. Set the key again without it.",
-                kind="auth" if name.lower() in ("authorization", "x-api-key", "api-key") else "request",
+                kind="auth" if name.lower() in KEY_HEADERS else "request",
             )
     return headers

@@ -1,0 +1,183 @@
+"""The Anthropic dialect: a history becomes the body of `POST /v1/messages`.
+
+Pure; any thread. Roles alternate, results come first in the message after their calls, no text is blank, and
+`max_tokens` is always there. What does not change from call to call is marked for the prompt cache.
+Written after Anthropic's public documentation.
+"""
+
+from __future__ import annotations
+
+import re
+
+from acpserver.llm import listing
+from acpserver.llm.anthropic_answer import AnthropicParser
+from acpserver.llm.assembly import used_call_ids
+from acpserver.llm.faults import Faults
+from acpserver.llm.pairing import fit_id, fit_name, history_for, turn_start
+from acpserver.llm.sse import SseDecoder
+from acpserver.llm.types import (
+    Endpoint,
+    Image,
+    Message,
+    ModelRequest,
+    Opaque,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
+
+VERSION = "2023-06-01"
+CALL_ID = re.compile("[A-Za-z0-9_-]{1,64}")
+_CACHED: dict[str, object] = {"type": "ephemeral"}
+_CACHED_MESSAGES = 2  # user messages, from the end, that are marked; with the system prompt 3 of 4 marks
+_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}  # tokens of thinking
+_LEAST_BUDGET = 1_024
+_LIMITS = (("claude-3-haiku", 4_096), ("claude-3-opus", 4_096), ("claude-3-5", 8_192), ("claude", 32_000))
+_LIMIT = 8_192  # tokens of an answer, for a model that is not in the list above
+_CLAUDE = re.compile("claude")
+_BUDGETED = re.compile(r"claude-3|claude-[a-z]+-4([.-][015])?($|[-@:](20|v1|latest))")
+"""Models that are given a budget of thinking; later ones choose it themselves after the effort."""
+
+
+class Anthropic:
+    """The dialect of servers with Anthropic's /v1/messages."""
+
+    streams_json = False
+
+    def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
+        """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
+        url = _url(endpoint, "/messages")
+        history = history_for(request, origin(endpoint, request.model))
+        limit = request.max_tokens or _limit(request.model)
+        body: dict[str, object] = {
+            "model": request.model,
+            "max_tokens": limit,
+            "messages": _messages(history),
+            "stream": True,
+        }
+        if request.system:
+            body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHED}]
+        if request.tools:
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in request.tools
+            ]
+        return post(url, _headers(endpoint, "text/event-stream"), body | _thinking(request, history, limit))
+
+    def models(self, endpoint: Endpoint) -> HttpRequest:
+        """The request for the list of models."""
+        url = _url(endpoint, "/models", "limit=1000")
+        return HttpRequest("GET", url, _headers(endpoint, "application/json"))
+
+    def model_names(self, value: object) -> list[str]:
+        """The names in the list of models."""
+        return listing.model_names(value)
+
+    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
+        """The list of models: servers other than Anthropic's have nothing else."""
+        return self.models(endpoint)
+
+    def model_details(self, value: object, model: str) -> ModelDetails:
+        """What the list says about the model."""
+        return listing.listed_details(value, model)
+
+    def decoder(self) -> SseDecoder:
+        """A decoder for one streamed answer."""
+        return SseDecoder()
+
+    def parser(self, endpoint: Endpoint, request: ModelRequest, faults: Faults) -> AnthropicParser:
+        """A parser for one answer."""
+        me = origin(endpoint, request.model)
+        return AnthropicParser(faults, used_call_ids(request.messages), origin=me)
+
+
+def _url(endpoint: Endpoint, path: str, query: str = "") -> str:
+    """Below the base URL, which is written with and without /v1 and even with /messages."""
+    base, question, rest = endpoint.base_url.strip().partition("?")
+    base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+    return join_url(f"{base}/v1{question}{rest}", path, query)
+
+
+def _headers(endpoint: Endpoint, accept: str) -> dict[str, str]:
+    headers = make_headers(endpoint, accept, "x-api-key", "")
+    return {"anthropic-version": VERSION} | headers
+
+
+def _limit(model: str) -> int:
+    return next((limit for name, limit in _LIMITS if name in model), _LIMIT)
+
+
+def _thinking(request: ModelRequest, history: list[Message], limit: int) -> dict[str, object]:
+    """The members that ask for thinking.
+
+    A turn that other models began cannot go on with a budgeted thinking block: the server wants each of its
+    answers with calls to begin with one of its own.
+    """
+    if not request.effort:
+        return {}
+    if _CLAUDE.search(request.model) and not _BUDGETED.search(request.model):
+        thinking = {"type": "adaptive", "display": "summarized"}
+        return {"thinking": thinking, "output_config": {"effort": request.effort}}
+    open_turn = history[turn_start(history) + 1 :]
+    begun_elsewhere = any(
+        message.tool_calls and not isinstance(message.parts[0], Opaque) for message in map(_bare, open_turn)
+    )
+    budget = min(_BUDGETS.get(request.effort, _LEAST_BUDGET), limit // 2)
+    if begun_elsewhere or budget < _LEAST_BUDGET:
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _bare(message: Message) -> Message:
+    """The message as it is sent: without what has no block."""
+    return Message(message.role, tuple(part for part in message.parts if _block(part)))
+
+
+def _messages(history: list[Message]) -> list[dict[str, object]]:
+    """The messages, neighbours of one role in one, the last user messages marked for the cache."""
+    messages: list[dict[str, object]] = []
+    blocks: list[dict[str, object]] = []
+    for message in history:
+        role = "assistant" if message.role == "assistant" else "user"
+        found = [block for part in message.parts if (block := _block(part))]
+        if not found and role == "user":
+            found = [{"type": "text", "text": "(blank)"}]
+        if messages and messages[-1]["role"] == role:
+            blocks += found
+        elif found:
+            blocks = found
+            messages.append({"role": role, "content": blocks})
+    if messages and messages[-1]["role"] == "assistant" and blocks[-1].get("type") == "text":
+        blocks[-1] = {"type": "text", "text": str(blocks[-1]["text"]).rstrip()}  # or it is refused
+    marked = [message for message in messages if message["role"] == "user"][-_CACHED_MESSAGES:]
+    for sent in marked:
+        content = sent["content"]
+        assert isinstance(content, list)
+        content[-1] = {**content[-1], "cache_control": _CACHED}
+    return messages
+
+
+def _block(part: Part) -> dict[str, object] | None:
+    """A part as a content block; None for what is not sent."""
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text} if part.text.strip() else None
+    if isinstance(part, Image):
+        source = {"type": "base64", "media_type": part.mime, "data": part.data}
+        return {"type": "image", "source": source}
+    if isinstance(part, Opaque):
+        return part.data
+    if isinstance(part, ToolCall):
+        call_id = fit_id(part.id, CALL_ID)
+        return {"type": "tool_use", "id": call_id, "name": fit_name(part.name), "input": part.arguments or {}}
+    if isinstance(part, ToolResult):
+        return _result(part)
+    return None
+
+
+def _result(result: ToolResult) -> dict[str, object]:
+    block: dict[str, object] = {"type": "tool_result", "tool_use_id": fit_id(result.call_id, CALL_ID)}
+    if result.text.strip():
+        block["content"] = result.text
+    return block | ({"is_error": True} if result.is_error else {})

@@ -1,0 +1,97 @@
+"""What a failed model call means: one table for all servers, from what they say to what is done. Pure.
+
+A rule looks at the status and at the facts: the server's codes and words, in whatever language of errors it
+speaks. The first rule that fits holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+KEY = "{key}"
+"""Stands in an advice for what is known about the key."""
+_CHECK = "Check the base URL and the model name."
+_SETTINGS = "Check the model name and its settings."
+_CREDIT = "Check the credit of the account."
+_WAIT = "Wait a little, then send the prompt again."
+_LATER = "The server has a problem: send the prompt again later."
+_SHORTEN = (
+    "The conversation is too long for this model: start a new session, shorten the prompt, or use a model "
+    "with a larger context."
+)
+
+
+class Verdict(NamedTuple):
+    """The kind of a `ProviderError`, whether the same request may succeed later, and what a user can do."""
+
+    kind: str
+    retryable: bool
+    advice: str
+
+
+_TOO_LONG = (
+    r"context_length_exceeded|exceed_context_size|(?:context|sequence) (?:length|size|window|limit)"
+    r"|(?:prompt|input) is too long|too many (?:input )?tokens|maximum (?:prompt|input) length"
+    r"|model_max_prompt_tokens"
+    r"|input token count|tokens? (?:count )?exceeds"  # Gemini
+    r"|token length too long|exceeded model token limit"  # Kimi
+    r"|range of input length"  # Qwen
+    r"|reduce the length of the (?:messages|prompt|input)"  # Groq, vLLM
+    r"|request_too_large"  # Anthropic
+)
+_BAD_KEY = (
+    r"api_key_invalid|invalid_api_key|api key (?:not valid|expired|not found)|authentication_error"
+    r"|permission_error|unauthenticated|permission_denied"
+)
+_NO_CREDIT = (
+    r"insufficient_quota|billing_hard_limit|billing_error|credit balance is too low|insufficient balance"
+    r"|exceeded_current_quota_error"
+)
+_QUOTA = r"exceeded your current quota"  # OpenAI: the credit is used up. Gemini: perhaps only this minute's
+_LIMITED = r"rate.?limit|too many requests|resource_exhausted"
+_PASSING = r"overload|unavailable|server_error|timeout|internal|api_error|deadline_exceeded"
+
+
+class _Rule(NamedTuple):
+    verdict: Verdict
+    status: Callable[[int], bool]
+    """0 is an error inside an answer that told no status."""
+    facts: str = ""
+    waits: bool = True
+    """It holds also when the server says how long to wait."""
+
+
+def _in(*statuses: int) -> Callable[[int], bool]:
+    return lambda status: status in statuses
+
+
+_PASSES = Verdict("server", True, _LATER)
+RULES = (
+    _Rule(Verdict("context", False, _SHORTEN), _in(413)),
+    _Rule(Verdict("context", False, _SHORTEN), _in(0, 400, 422, 500), _TOO_LONG),
+    _Rule(Verdict("rate_limit", False, _CREDIT), _in(0, 400, 402, 403, 429), _NO_CREDIT),
+    _Rule(Verdict("auth", False, KEY), _in(401, 403)),
+    _Rule(Verdict("auth", False, KEY), _in(0, 400), _BAD_KEY),
+    _Rule(Verdict("rate_limit", False, _CREDIT), _in(0, 429), _QUOTA, waits=False),
+    _Rule(Verdict("rate_limit", True, _WAIT), _in(429)),
+    _Rule(Verdict("rate_limit", True, _WAIT), _in(0), _LIMITED),
+    _Rule(_PASSES, lambda status: status in (408, 409) or status >= 500),
+    _Rule(_PASSES, _in(0), _PASSING),
+    _Rule(Verdict("request", False, _SETTINGS), _in(400, 422)),
+    _Rule(Verdict("request", False, _CREDIT), _in(402)),
+    _Rule(Verdict("server", False, "Send the prompt again."), _in(0)),
+    _Rule(Verdict("request", False, _CHECK), lambda status: True),
+)
+
+
+def verdict(status: int, facts: str, waits: bool = False) -> Verdict:
+    """What holds for a failure with this status. `waits`: the server says after how long to try again."""
+    return next(
+        rule.verdict
+        for rule in RULES
+        if rule.status(status)
+        and (rule.waits or not waits)
+        and (not rule.facts or re.search(rule.facts, facts, re.IGNORECASE))
+    )
