@@ -73,17 +73,17 @@ def test_a_tool_call_that_its_turn_does_not_wait_for_has_no_end_of_its_own() -> 
     talk.update("b", "tool_call", toolCallId="1", title="In b")
     talk.say(AGENT, id=asked, result={"stopReason": "end_turn"})
     _, spans = laid_out(talk)
-    assert [(span.label, span.last, span.has_end) for span in spans] == [
-        ("session/prompt x", 3, True),
-        ("In a", 3, False),
-        ("In b", None, False),
+    assert [(span.label, span.last, span.has_end, span.session) for span in spans] == [
+        ("session/prompt x", 3, True, "a"),
+        ("In a", 3, False, "a"),
+        ("In b", None, False, "b"),
     ]
 
 
 def test_what_is_open_at_the_end_has_no_last_row() -> None:
     talk = Conversation()
     talk.ask(CLIENT, "session/prompt", sessionId="a", prompt=words("x"))
-    assert laid_out(talk)[1] == [Span("turn", "agent", 0, None, "session/prompt x", False)]
+    assert laid_out(talk)[1] == [Span("turn", "agent", 0, None, "session/prompt x", False, "a")]
 
 
 def test_what_is_no_message_has_a_row_that_says_so() -> None:

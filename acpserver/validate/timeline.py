@@ -51,6 +51,7 @@ class Span(NamedTuple):
     label: str
     has_end: bool
     """False for what should have ended by itself, such as a tool call that its turn did not wait for."""
+    session: str
 
 
 class _Open(NamedTuple):
@@ -93,7 +94,7 @@ class Timeline:
         """All spans, in the order in which they began. What is still open has no last row."""
         tools = [call for calls in self._tools.values() for call in calls.values()]
         for left in [*self._requests.values(), *tools]:
-            self._spans.append(Span(left.kind, left.side, left.row, None, left.label, False))
+            self._spans.append(_span(left, None, False))
         return sorted(self._spans, key=lambda span: (span.first, -_end(span)))
 
     def _call(self, entry: Entry, message: Json) -> Row:
@@ -150,12 +151,16 @@ class Timeline:
             self._end(call, has_end=False)
 
     def _end(self, what: _Open, has_end: bool = True) -> None:
-        self._spans.append(Span(what.kind, what.side, what.row, self._count, what.label, has_end))
+        self._spans.append(_span(what, self._count, has_end))
 
 
 def _row(entry: Entry, kind: str, about: str) -> Row:
     """A row of which nothing more is known."""
     return Row(entry.line, entry.time, entry.sender, kind, "", "", "", "", about, None)
+
+
+def _span(what: _Open, last: int | None, has_end: bool) -> Span:
+    return Span(what.kind, what.side, what.row, last, what.label, has_end, what.session)
 
 
 def _end(span: Span) -> float:

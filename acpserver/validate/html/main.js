@@ -73,7 +73,7 @@ function countText() {
 }
 
 function applyFilters() {
-  timeline.show(filtered(conversation.messages, filters));
+  timeline.show(filtered(conversation.messages, filters), filters.session);
   find("count").textContent = find("spoken").textContent = countText();
   find("reset").hidden = !Object.values(filters).some(Boolean);
 }
@@ -132,9 +132,13 @@ function fillLists() {
       if (owner === name) option(method, value, `\u2003${tag} (${times})`);
     }
   }
-  const sessions = tally(conversation.messages, (message) => message.session);
+  const { sessions } = conversation;
   option(find("session"), "", "all sessions");
-  for (const [name, count] of sessions) option(find("session"), name, `${name} (${count})`);
+  let number = 0;
+  for (const [name, count] of sessions) {
+    number += 1;
+    option(find("session"), name, `${number} · ${name} (${count})`);
+  }
   find("session").hidden = sessions.size < 2;
 }
 

@@ -12,11 +12,12 @@ function readConversation() {
   const messages = data.rows.map(toMessage);
   const faults = data.findings.map(([row, rule, level, side, path, text, related]) =>
     ({ row, rule, level, side, path, text, related }));
-  const spans = data.spans.map(([kind, side, first, last, label, hasEnd]) =>
-    ({ kind, side, first, last: last ?? Infinity, label, hasEnd }));
+  const spans = data.spans.map(([kind, side, first, last, label, hasEnd, session]) =>
+    ({ kind, side, first, last: last ?? Infinity, label, hasEnd, session }));
   connect(messages, faults);
   const lanes = { client: layOut(spans, messages, "client"), agent: layOut(spans, messages, "agent") };
-  return { title: data.title, leftOut: data.leftOut, messages, faults, spans, lanes };
+  const sessions = tally(messages, (message) => message.session);
+  return { title: data.title, leftOut: data.leftOut, messages, faults, spans, lanes, sessions };
 }
 
 function toMessage(row, index) {

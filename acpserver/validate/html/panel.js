@@ -85,7 +85,8 @@ class PanelView {
     if (message.session) fact("Session", message.session);
     for (const side of ["agent", "client"]) {
       for (const span of message.lanes[side]) {
-        if (span && span.first !== message.index) fact("Within", ...this.within(span));
+        const isOwn = span?.session && span.session === message.session;
+        if (isOwn && span.first !== message.index) fact("Within", ...this.within(span));
       }
     }
     return list;
@@ -163,9 +164,10 @@ function jsonOf(message) {
     if (fault.path) marked.set(fault.path.replace(/\[(\d+)\]/g, ".$1"), fault);
   }
   const lines = [];
-  writeLines(lines, value, "", "", "", "");
-  for (const { path, parts } of lines.slice(0, MOST_LINES)) {
+  writeLines(lines, value, "", 0, "", "");
+  for (const { path, depth, parts } of lines.slice(0, MOST_LINES)) {
     const line = make("code", marked.has(path) ? `fault ${marked.get(path).level}` : "");
+    line.style.setProperty("--depth", depth);
     if (marked.has(path)) line.title = marked.get(path).text;
     line.append(...parts);
     box.append(line);
@@ -174,27 +176,28 @@ function jsonOf(message) {
   return box;
 }
 
-/** JSON as lines of { path, parts }; strings keep their line breaks as \n. */
-function writeLines(lines, value, path, indent, name, tail) {
+/** JSON as lines of { path, depth, parts }. After each \n in a string follows a real line break. */
+function writeLines(lines, value, path, depth, name, tail) {
   if (lines.length > MOST_LINES) return;
-  const head = name ? [indent, make("span", "name", name), ": "] : [indent];
+  const head = name ? [make("span", "name", name), ": "] : [];
   if (value === null || typeof value !== "object") {
     const kind = typeof value === "string" ? "string" : "literal";
-    lines.push({ path, parts: [...head, make("span", kind, JSON.stringify(value)), tail] });
+    const text = JSON.stringify(value).replace(/\\./g, (escape) => (escape === "\\n" ? "\\n\n" : escape));
+    lines.push({ path, depth, parts: [...head, make("span", kind, text), tail] });
     return;
   }
   const isList = Array.isArray(value);
   const [open, close] = isList ? "[]" : "{}";
   const names = Object.keys(value);
   if (!names.length) {
-    lines.push({ path, parts: [...head, open + close + tail] });
+    lines.push({ path, depth, parts: [...head, open + close + tail] });
     return;
   }
-  lines.push({ path, parts: [...head, open] });
+  lines.push({ path, depth, parts: [...head, open] });
   names.forEach((key, place) => {
     const below = path ? `${path}.${key}` : key;
     const comma = place < names.length - 1 ? "," : "";
-    writeLines(lines, value[key], below, `${indent}  `, isList ? "" : JSON.stringify(key), comma);
+    writeLines(lines, value[key], below, depth + 1, isList ? "" : JSON.stringify(key), comma);
   });
-  lines.push({ path: `${path} end`, parts: [`${indent}${close}${tail}`] });
+  lines.push({ path: `${path} end`, depth, parts: [close + tail] });
 }

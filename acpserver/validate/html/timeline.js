@@ -11,6 +11,8 @@ class TimelineView {
   /** `onSelect` is called with each newly selected message, `onDraw` when other rows are to be seen. */
   constructor(conversation, onSelect, onDraw) {
     this.messages = conversation.messages;
+    this.sessions = [...conversation.sessions.keys()];
+    this.session = ""; // the only session that is shown, if any
     this.onSelect = onSelect;
     this.onDraw = onDraw;
     this.shown = []; // indexes of the messages that fit the filters
@@ -38,8 +40,9 @@ class TimelineView {
   }
 
   /** Show these messages, and keep the selected one, or else the topmost one, where it was. */
-  show(indexes) {
+  show(indexes, session) {
     const anchor = this.anchor();
+    this.session = session;
     this.shown = indexes;
     for (const element of this.built.values()) element.remove();
     this.built.clear();
@@ -141,15 +144,23 @@ class TimelineView {
     const time = message.time === null ? "" : (message.time - this.start).toFixed(3);
     row.append(make("span", "line", message.line), make("span", "time", time), gap);
     const words = wordsOf(message);
+    if (message.session && this.sessions.length > 1) words.unshift(this.sessionOf(message));
     const remark = remarkOf(message);
     const isClient = message.side === "client";
     const client = make("span", isClient ? "client words" : "client remark");
     const agent = make("span", isClient ? "agent remark" : "agent words");
     client.append(...(isClient ? words : remark));
     agent.append(...(isClient ? remark : words));
-    row.append(client, stripOf(message), agent);
+    row.append(client, stripOf(message, this.session), agent);
     this.rows.append(row);
     this.built.set(position, row);
+  }
+
+  /** Which session, by its number. */
+  sessionOf(message) {
+    const badge = make("span", "session", this.sessions.indexOf(message.session) + 1);
+    badge.title = `session ${message.session}`;
+    return badge;
   }
 
   /** The map: where the faults are in all that is shown. */
@@ -225,14 +236,14 @@ function remarkOf(message) {
 }
 
 /** The middle of a row: two lifelines, the bars that pass, and the arrow. */
-function stripOf(message) {
+function stripOf(message, session) {
   const strip = make("span", "strip");
   const arrow = make("span", `arrow ${message.kind}`);
   if (message.delay !== null) arrow.append(make("span", "delay", duration(message.delay)));
   strip.append(arrow);
   for (const side of ["client", "agent"]) {
     message.lanes[side].forEach((span, lane) => {
-      if (!span) return;
+      if (!span || (session && span.session !== session)) return;
       const bar = make("i", `lane ${side} ${span.kind}`);
       bar.classList.toggle("begins", span.first === message.index);
       bar.classList.toggle("ends", span.last === message.index);
