@@ -15,8 +15,7 @@ from tests.e2e.moments import Stage
 from tests.fakes.editor import Editor
 from tests.fakes.llm_answers import text, tool_call
 from tests.fakes.llm_server import FakeLlm
-
-SECRET = "sk-never-shown-0123456789"
+from tests.field.helpers import SECRET
 
 
 @pytest.fixture(scope="module")

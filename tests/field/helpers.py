@@ -10,7 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from tests.fakes.editor import CHECKOUT, Editor, Json
+from tests.fakes.editor import CHECKOUT
+
+SECRET = "sk-never-shown-0123456789"
+"""The key of the fake model server."""
 
 _clock = threading.Event()  # nobody sets it
 
@@ -50,8 +53,3 @@ def patched(folder: Path, code: str) -> dict[str, str | None]:
     """Variables with which the server process runs `code` before anything else."""
     (folder / "sitecustomize.py").write_text(code)
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(CHECKOUT)])}
-
-
-def position(editor: Editor, matches: Callable[[Json], object]) -> int:
-    """The place in the conversation of the first message of the agent that matches."""
-    return next(number for number, message in enumerate(editor.received) if matches(message))

@@ -97,7 +97,9 @@ def test_row_028_an_open_question_holds_up_no_other_session(at: Stage, tmp_path:
     """While one session waited for its user nothing else moved."""
     waiting = open_permission(at).turn
     new = at.editor.send_request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+    listed = at.editor.send_request("session/list", {})
     other = str(new.wait_reply(1.0).result["sessionId"])
+    assert listed.wait_reply(1.0).result["sessions"]
     at.llm.script(text("other"))
     assert at.editor.prompt(other, "go").wait(1.0) == "end_turn"
     assert waiting.reply is None

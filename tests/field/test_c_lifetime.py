@@ -86,7 +86,7 @@ def test_row_038_no_dead_child_is_left_behind(offline: Stage) -> None:
 
 def test_row_040_starting_and_ending_many_times_leaves_nothing() -> None:
     """After a day of work there were dozens of agents that belonged to nobody."""
-    for _ in range(5):
+    for _ in range(4):
         with Editor("--model", "offline") as editor:  # looks for what is left
             editor.initialize()
 
@@ -102,7 +102,7 @@ def test_row_049_sessions_that_are_closed_are_gone(at: Stage, tmp_path: Path) ->
 
     rounds(100)
     before = server.memory_info().rss, server.num_fds(), server.num_threads()
-    rounds(400)
+    rounds(200)
     after = server.memory_info().rss, server.num_fds(), server.num_threads()
     assert after[0] - before[0] < 2 << 20
     assert after[1] == before[1]

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.moments import Stage, bash, stage
 from tests.fakes.editor import Editor, Json
 from tests.fakes.llm_answers import Answer, Cut, error, text
-from tests.field.conftest import SECRET
+from tests.field.helpers import SECRET
 
 STATUSES = [400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 504, 529]
 BODIES: dict[str, Json | bytes] = {
