@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from acpserver import config, doctor, logs, system
+from acpserver import config, doctor, logs, sessions_command, system
 from acpserver.chat import command as chat
 from acpserver.config import SETTINGS, Config
 from acpserver.errors import ConfigError
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return chat.run(settings, vars(options), options.prompt, options.allow)
         if options.command == "doctor":
             return doctor.run(settings)
+        if options.command == "sessions":
+            return sessions_command.run(settings, options.action, options.session, options.format)
         if sys.stdin is not None and sys.stdin.isatty() and options.command is None:
             sys.stderr.write(HINT)
             return 2
@@ -68,6 +70,8 @@ def parser() -> argparse.ArgumentParser:
     for flag, allow, text in (("--yes", True, "allow every tool call"), ("--no", False, "reject every one")):
         answers.add_argument(flag, dest="allow", action="store_const", const=allow, help=text)
     check = commands.add_parser("doctor", help="say what would be used and what is wrong with it")
+    stored = commands.add_parser("sessions", help="list, show, export or delete stored sessions")
+    sessions_command.add_arguments(stored)
     for command in (acp, talk, check):
         # SUPPRESS: a flag that is not given after the command must not undo the one before it.
         _add_settings(command, default=argparse.SUPPRESS)
