@@ -86,7 +86,7 @@ def _answer(sender: str, message: dict[str, object], breaches: list[Breach]) -> 
         text = "an answer carries the id of its request"
         breaches.append(Breach("J2", sender, "id", text))
         return Envelope(NONSENSE, breaches)
-    if error is _ABSENT or (error is None and result is not _ABSENT):
+    if error is _ABSENT or result is not _ABSENT:  # of both, the result is what most readers take
         return Envelope(ANSWER, breaches, request_id, result=None if result is _ABSENT else result)
     return Envelope(ANSWER, breaches, request_id, error={} if error is None else error)
 

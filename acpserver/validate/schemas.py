@@ -13,11 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from acpserver import jsontext
 from acpserver.rpc import definitions
 from acpserver.rpc.checker import Checker, checker
 from acpserver.rpc.definitions import Method
 from acpserver.validate.findings import ERROR, INFO, WARNING
-from acpserver.validate.hints import for_fault, respelt
+from acpserver.validate.hints import for_fault, for_value, respelt
 from acpserver.validate.official import Fault, OfficialSchema, Steps
 from acpserver.validate.state import Breach
 
@@ -140,8 +141,12 @@ class _Own:
         return list(definitions.methods())
 
     def faults(self, definition: str, value: object) -> Iterator[Fault]:
-        for error in checker(definition).iter_errors(value):
-            yield Fault(tuple(error.path), str(error.message))
+        root, told = checker(definition), set()
+        for error in root.iter_errors(value):
+            fault = _about_tag(root, value, Fault(tuple(error.path), str(error.message)))
+            if fault not in told:
+                told.add(fault)
+                yield fault
 
     def forgiveness(self, definition: str, value: object, steps: Steps) -> str:
         for node, part, step in _walk(checker(definition), value, steps):
@@ -164,6 +169,21 @@ class _Own:
         if "union" in node.schema:
             found += [node.schema["union"].tag, *node.schema["union"].tagged]
         return [str(name) for name in found if name]
+
+
+def _about_tag(root: Checker, value: object, fault: Fault) -> Fault:
+    """The fault of a tag that made its object be taken for another member of a union, in place of `fault`."""
+    for depth, (node, part, _) in enumerate(_walk(root, value, fault.steps)):
+        node = node.schema.get("nullable", node)
+        union = node.schema.get("union")
+        if union is None or not union.untagged or not isinstance(part, dict) or union.tag not in part:
+            continue
+        tag = part[union.tag]
+        if not isinstance(tag, str) or for_value(tag, union.tagged):
+            found = jsontext.dumps(tag)[:40]
+            steps = (*fault.steps[:depth], union.tag)
+            return Fault(steps, f"{found} is not one of {', '.join(union.tagged)}")
+    return fault
 
 
 def _walk(node: Checker, value: object, steps: Steps) -> Iterator[tuple[Checker, object, str | int | None]]:
@@ -197,7 +217,6 @@ def _resolve(node: Checker, value: object) -> Checker:
             node = node.schema["nullable"]
         elif "union" in node.schema and (member := node.schema["union"].best(value)) is not None:
             node = _merged(node, member)
-            return node
         else:
             return node
 
@@ -225,15 +244,17 @@ def _unknown(node: Checker, value: object, steps: Steps) -> Iterator[tuple[Steps
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
             yield from _unknown(schema["items"], item, (*steps, index))
-    if not isinstance(value, dict) or "properties" not in schema:
+    known, others = schema.get("properties", {}), schema.get("additionalProperties")
+    if not isinstance(value, dict) or not (known or others):
         return
-    known, others = schema["properties"], schema.get("additionalProperties")
     for name, part in value.items():
         if name in known:
             if name != "_meta":
                 yield from _unknown(known[name], part, (*steps, name))
         elif others is None:
             yield (*steps, name), list(known)
+        else:
+            yield from _unknown(others, part, (*steps, name))
 
 
 def _rule(definition: str, steps: Steps) -> str:

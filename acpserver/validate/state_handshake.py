@@ -48,7 +48,8 @@ class Handshake:
         self._opening: Call | None = None
         self._early: Call | None = None
         """The first request of the client before `initialize`."""
-        self._early_open = False
+        self._early_answer: Breach | None = None
+        """What is wrong with the answer to it, once it is certain that `initialize` comes later."""
         self._logged_out: Mark | None = None
 
     def called(self, call: Call) -> Iterator[Breach]:
@@ -66,6 +67,8 @@ class Handshake:
         if self._early is not None and self._opening is None:
             reason = f"{self._early.method} was sent before initialize"
             yield Breach("I1", CLIENT, "method", reason, related=call.mark.line, at=self._early.mark)
+            if self._early_answer:
+                yield self._early_answer
         if self._opening is not None:
             related = self._opening.mark.line
             yield Breach("I1", CLIENT, "method", "initialize was sent before", WARNING, related)
@@ -111,7 +114,7 @@ class Handshake:
         if call.method == "initialize":
             yield from self._initialized(answer)
         elif self._world.agent is None and self._early is not None:
-            yield from self._too_early(answer)
+            self._too_early(answer)
         path = _NEEDS.get(call.method)
         if answer.code == -32601 and (call.method in _ALWAYS or (path and self._announced(path))):
             what = (
@@ -150,15 +153,13 @@ class Handshake:
                 reason = "the client did not announce auth.terminal"
                 yield Breach("A2", AGENT, f"result.authMethods[{index}].type", reason, related=call.mark.line)
 
-    def _too_early(self, answer: Answer) -> Iterator[Breach]:
-        if self._opening is not None and answer.call.order > self._opening.order:
-            return  # the client did not wait for the answer to initialize
-        if answer.code == -32600:
-            return
-        level = ERROR if answer.error is None else WARNING
-        reason = f"{answer.call.method} came before initialize: -32600 is due"
-        if self._opening is not None or answer.error is not None:
-            yield Breach("I1", AGENT, "", reason, level, answer.call.mark.line)
+    def _too_early(self, answer: Answer) -> None:
+        """A request before `initialize` was answered: well?"""
+        if self._opening is None and answer.code != -32600:
+            level = ERROR if answer.error is None else WARNING
+            reason = f"{answer.call.method} came before initialize: -32600 is due"
+            line = answer.call.mark.line
+            self._early_answer = Breach("I1", AGENT, "", reason, level, line, answer.mark)
 
     def _authenticated(self, answer: Answer) -> Iterator[Breach]:
         call = answer.call

@@ -147,6 +147,8 @@ class Requests:
 
     def _judge_error(self, answer: Answer, is_known: bool, related: int) -> Iterator[Breach]:
         call, code = answer.call, answer.code
+        if answer.is_damaged:
+            return
         message = text(answer.error, "message") + " " + repr((answer.error or {}).get("data", ""))[:4000]
         if any(trace in message.replace("\\n", "\n") for trace in _TRACEBACKS):
             yield Breach("J8", answer.side, "error", "a traceback on the wire; it belongs on stderr")

@@ -183,7 +183,7 @@ class Sessions:
             waiting.remove(call)
         if answer.error is not None:
             said = text(answer.error, "message") + " " + repr((answer.error or {}).get("data", ""))
-            if answer.code != -32002 and _NOT_FOUND.search(said):
+            if answer.code not in (-32002, -32601) and _NOT_FOUND.search(said):
                 reason = f"there is no session {call.session!r}: -32002 is due, not {answer.code}"
                 yield Breach("S4", AGENT, "error.code", reason, related=related)
             if not session.is_open and not session.loads and not session.resumes:

@@ -68,12 +68,16 @@ class Talk:
         self.steps.append(Step(name, "agent", {"jsonrpc": "2.0", **message}))
         return self
 
-    def ask(self, name: str, number: Any, method: str, params: Json, result: Any = None, error: Any = None) -> Talk:
+    def ask(
+        self, name: str, number: Any, method: str, params: Json, result: Any = None, error: Any = None
+    ) -> Talk:
         """A request of the client with its answer, which is named `name!`."""
         self.client(name, id=number, method=method, params=params)
         return self.agent(f"{name}!", id=number, **_answer(result, error))
 
-    def call(self, name: str, number: Any, method: str, params: Json, result: Any = None, error: Any = None) -> Talk:
+    def call(
+        self, name: str, number: Any, method: str, params: Json, result: Any = None, error: Any = None
+    ) -> Talk:
         """A request of the agent with its answer, which is named `name!`."""
         self.agent(name, id=number, method=method, params=params)
         return self.client(f"{name}!", id=number, **_answer(result, error))
@@ -270,4 +274,6 @@ def command(talk: Talk) -> Talk:
     talk.call("exit", 1004, "terminal/wait_for_exit", dict(named), {"exitCode": 0})
     talk.call("output", 1005, "terminal/output", dict(named), {"output": "a.txt", "truncated": False})
     talk.call("release", 1006, "terminal/release", dict(named))
-    return talk.update("end2", "tool_call_update", toolCallId="t-2", status="completed", rawOutput={"text": "a"})
+    return talk.update(
+        "end2", "tool_call_update", toolCallId="t-2", status="completed", rawOutput={"text": "a"}
+    )
