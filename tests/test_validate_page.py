@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from acpserver.validate import page
+from acpserver.validate import command, page
 from acpserver.validate.findings import AGENT, CLIENT, Entry, Finding
 from tests.fakes import conversation
 from tests.fakes.browser import Browser, browser, missing
@@ -276,7 +276,7 @@ def test_keys_lead_from_fault_to_fault_and_round(shown: Browser) -> None:
     assert found == [40, 41, 42, 43, 46, 47, 79, 40]
     shown.press("p")
     assert selected(shown) == 79
-    assert text(shown, "#spoken") == "Fault 7 of 7"
+    assert text(shown, "#spoken") == "Faulty message 7 of 7"
 
 
 @SERVES_ALL
@@ -287,6 +287,8 @@ def test_a_fault_stands_at_its_message_and_at_its_place(shown: Browser) -> None:
     assert text(shown, "#panel pre .fault") == '"kind": "exec",'
     shown.press("n", "n")
     assert text(shown, "#m45 .more") == "+1"
+    # What is missing is marked at what should hold it.
+    assert text(shown, "#panel pre .fault") == '"result": {'
 
 
 @SERVES_ALL
@@ -466,6 +468,63 @@ def test_a_recording_without_times_and_an_empty_one_are_shown_too(
     shown.press("Down", "n", "End", "r")
     assert text(shown, "#facts") == "0 messages · 0 turns · 0 tool calls"
     assert text(shown, "#panel h2") == "No fault"
+
+
+@SERVES_ALL
+def test_parallel_sessions_can_be_told_apart(shown: Browser, tmp_path: Path) -> None:
+    talk = Conversation()
+    first = talk.ask(CLIENT, "session/prompt", sessionId="a", prompt=words("one"))
+    second = talk.ask(CLIENT, "session/prompt", sessionId="b", prompt=words("two"))
+    talk.update("b", "tool_call", toolCallId="1", title="Read", status="completed")
+    for asked in (first, second):
+        talk.say(AGENT, id=asked, result={"stopReason": "end_turn"})
+    shown.open(written(tmp_path, talk.entries).as_uri())
+    numbers = (
+        "return [...document.querySelectorAll('.row .session')].map((badge) => badge.textContent).join('')"
+    )
+    bars = "return document.querySelectorAll('#m2 .lane').length"
+    assert (shown.run(numbers), shown.run(bars)) == ("12212", 3)
+    choose(shown, "session", "b")
+    assert (lines(shown), shown.run(bars)) == ([2, 3, 5], 2)
+    shown.press("Down", "Down")
+    assert text(shown, "#panel .facts").endswith("Withinturn session/prompt two 1.2 ms")
+
+
+@SERVES_ALL
+def test_a_remark_is_no_fault(shown: Browser, tmp_path: Path) -> None:
+    talk = conversation.opened()
+    talk.fault("P5", "info", AGENT, "", "no usage_update in the whole session")
+    shown.open(written(tmp_path, talk.entries, talk.findings).as_uri())
+    assert text(shown, "#verdict") == "no faults1 remark"
+    assert text(shown, "#panel h2") == "No fault"
+    assert text(shown, "#panel .group h3") == "P5remark on the agent"
+    shown.press("n")
+    assert selected(shown) is None
+    choose(shown, "faulty", True)
+    assert lines(shown) == []
+
+
+@SERVES_ALL
+def test_the_address_may_name_a_line(shown: Browser, pages: dict[str, str]) -> None:
+    shown.open(pages["long"] + "#30000")
+    assert selected(shown) == 30_000
+
+
+@SERVES_ALL
+def test_the_command_writes_the_page_that_shows_its_findings(
+    shown: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = conversation.opened()
+    talk.say(AGENT, id=77, result={})
+    trace = tmp_path / "talk.jsonl"
+    trace.write_text("".join(entry.text + "\n" for entry in talk.entries))
+    file = tmp_path / "page.html"
+    assert command.main(["--html", str(file), str(trace)]) == 1
+    assert "77" in capsys.readouterr().out
+    shown.open(file.as_uri())
+    shown.press("p")
+    assert selected(shown) == 6
+    assert text(shown, "#panel .rule.error") == data_of(file)["findings"][-1][1]
 
 
 @SERVES_ALL

@@ -240,10 +240,9 @@ def browser(name: str, folder: Path) -> Iterator[Browser]:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
-    link = None
+    link: _WebDriver | _Marionette | None = None
     try:
-        assert process.stdout is not None
-        port = next(int(found[1]) for line in process.stdout if (found := re.search(pattern, line)))
+        port = _announced(process, pattern)
         if name == "chromium":
             link = _WebDriver(port, _program(CHROMIUM), folder / "profile")
         else:
@@ -252,6 +251,22 @@ def browser(name: str, folder: Path) -> Iterator[Browser]:
     finally:
         if link:
             link.close()
-        if name == "chromium":
+        if name == "chromium" or link is None:
             process.terminate()
-        process.communicate(timeout=LIMIT)
+        try:
+            process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+
+
+def _announced(process: subprocess.Popen[bytes], pattern: bytes) -> int:
+    """The port that a starting program tells on its output."""
+    assert process.stdout is not None
+    said = b""
+    for line in process.stdout:
+        said += line
+        if found := re.search(pattern, line):
+            return int(found[1])
+    raise AssertionError(f"the browser did not start: {said.decode(errors='replace')}")

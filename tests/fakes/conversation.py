@@ -133,7 +133,7 @@ def faulty() -> Conversation:
     talk.update("s-1", "usage_update", used=5312, size=200000)
     talk.say(AGENT, id=asked, result={"stop_reason": "end_turn"})
     wrong = '"stopReason" is missing; stop_reason is its snake_case form'
-    talk.fault("schema", "error", AGENT, "result.stop_reason", wrong, asked)
+    talk.fault("schema", "error", AGENT, "result.stopReason", wrong, asked)
     talk.fault("K2", "error", AGENT, "", "the tool call call-10 was not ended before the turn was answered")
     talk.wait(0.7)
     talk.say(CLIENT, method="session/set_mode", params={"sessionId": "s-1", "modeId": "ask"})

@@ -3,7 +3,7 @@
 const conversation = readConversation();
 const find = (id) => document.getElementById(id);
 const filters = { search: "", method: "", side: "", session: "", faulty: false };
-const panel = new PanelView(conversation, goTo);
+const panel = new PanelView(conversation, goTo, say);
 const timeline = new TimelineView(conversation, showMessage, markFound);
 
 function showMessage(message) {
@@ -48,9 +48,9 @@ function goTo(index) {
 
 /** The next (1) or previous (-1) fault among the messages that are shown. */
 function jump(step) {
-  const places = timeline.shown.filter((index) => conversation.messages[index].level);
+  const places = timeline.shown.filter((index) => isFault(conversation.messages[index].level));
   if (!places.length) {
-    say(conversation.faults.length ? "No fault among the shown messages" : "No fault");
+    say("No fault among the shown messages");
     return;
   }
   const here = timeline.selected ?? (step > 0 ? -1 : Infinity);
@@ -58,7 +58,7 @@ function jump(step) {
   let to = step > 0 ? (places[at] === here ? at + 1 : at) : at - 1;
   to = (to + places.length) % places.length; // round and round
   timeline.select(places[to]);
-  say(`Fault ${to + 1} of ${places.length}`);
+  say(`Faulty message ${to + 1} of ${places.length}`);
 }
 
 function say(text) {
@@ -163,8 +163,9 @@ function fillHead() {
     });
     find("verdict").append(chip);
   }
-  if (!faults.length) find("verdict").append(make("span", "chip none", "no faults"));
-  find("next").disabled = find("previous").disabled = !messages.some((message) => message.level);
+  const hasFault = faults.some((fault) => isFault(fault.level));
+  if (!hasFault) find("verdict").prepend(make("span", "chip none", "no faults"));
+  find("next").disabled = find("previous").disabled = !hasFault;
 }
 
 /** As the system has it, light, dark, and round again. The choice is kept where the browser allows it. */
@@ -253,6 +254,13 @@ function onKey(event) {
   event.preventDefault();
 }
 
+/** The address may name a line: page.html#42. */
+function goToAddress() {
+  const line = Number(location.hash.slice(1));
+  const message = line ? conversation.messages.find((each) => each.line === line) : null;
+  if (message) goTo(message.index);
+}
+
 fillHead();
 fillLists();
 connectFilters();
@@ -263,3 +271,5 @@ document.addEventListener("keydown", onKey);
 applyFilters();
 panel.showFaults();
 find("scroller").focus({ preventScroll: true });
+goToAddress();
+window.addEventListener("hashchange", goToAddress);

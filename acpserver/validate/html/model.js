@@ -6,6 +6,11 @@ const MOST_LANES = 8; // bars side by side; what needs more is not drawn
 const WITHOUT_CHUNKS = "-chunks"; // a choice of the method filter; faulty chunks stay
 const RANK = { "": 0, info: 1, warning: 2, error: 3 };
 
+/** Errors and warnings are faults; an "info" is a remark. */
+function isFault(level) {
+  return RANK[level] >= RANK.warning;
+}
+
 /** Everything that is known: messages (with their faults and bars), spans, faults, and a few counts. */
 function readConversation() {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -87,7 +92,7 @@ function filtered(messages, filters) {
   const needle = filters.search ? finder(filters.search) : null;
   const found = [];
   for (const message of messages) {
-    if (filters.faulty && !message.level) continue;
+    if (filters.faulty && !isFault(message.level)) continue;
     if (filters.side && message.side !== filters.side) continue;
     if (method && message.method !== method) continue;
     if (tag && message.tag !== tag) continue;

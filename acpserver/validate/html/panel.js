@@ -4,20 +4,20 @@ const MOST_LINES = 3000; // of one message's JSON
 const KINDS = { turn: "turn", tool: "tool call", wait: "waits for a permission", call: "request" };
 
 class PanelView {
-  /** `goTo` is called with the index of a message that a link leads to. */
-  constructor(conversation, goTo) {
+  /** `goTo` is called with the index of a message that a link leads to, `say` with news in a few words. */
+  constructor(conversation, goTo, say) {
     this.conversation = conversation;
     this.goTo = goTo;
+    this.say = say;
     this.element = document.getElementById("panel");
   }
 
   /** All faults, by rule, side and level: the worst first. */
   showFaults() {
     const { faults, leftOut } = this.conversation;
-    const parts = [make("h2", "", faults.length ? plural(faults.length, "fault") : "No fault")];
-    if (!faults.length) {
-      parts.push(make("p", "quiet", "Every message keeps the rules of the protocol."));
-    }
+    const count = faults.filter((fault) => isFault(fault.level)).length;
+    const parts = [make("h2", "", count ? plural(count, "fault") : "No fault")];
+    if (!count) parts.push(make("p", "quiet", "Every message keeps the rules of the protocol."));
     for (const group of groupsOf(faults)) parts.push(this.group(group));
     if (leftOut) parts.push(make("p", "quiet", `${plural(leftOut, "more message")} did not fit on this page.`));
     parts.push(make("p", "quiet", "Select a message to see it whole. Press ? for all keys."));
@@ -28,7 +28,7 @@ class PanelView {
     const [first] = faults;
     const box = make("section", `group ${first.level}`);
     const head = make("h3");
-    head.append(make("b", `rule ${first.level}`, first.rule), make("span", "", `${first.level} of the ${first.side}`));
+    head.append(make("b", `rule ${first.level}`, first.rule), make("span", "", aboutOf(first)));
     if (faults.length > 1) head.append(make("span", "more", `× ${faults.length.toLocaleString("en")}`));
     box.append(head);
     for (const fault of faults.slice(0, 5)) box.append(this.faultLine(fault));
@@ -54,9 +54,22 @@ class PanelView {
     if (message.tag) title.append(make("span", "tag", message.tag));
     const parts = [back, title, this.facts(message)];
     for (const fault of message.faults) parts.push(this.fault(fault));
-    parts.push(jsonOf(message));
+    const whole = make("div", "whole");
+    whole.append(this.copyButton(message), jsonOf(message));
+    parts.push(whole);
     this.fill(parts);
     this.element.querySelector("pre .fault")?.scrollIntoView({ block: "nearest" });
+  }
+
+  copyButton(message) {
+    const button = make("button", "copy", "Copy");
+    button.type = "button";
+    button.title = "Copy the message";
+    button.addEventListener("click", () => {
+      const copying = navigator.clipboard.writeText(message.text);
+      copying.then(() => this.say("Copied"), () => this.say("The browser did not allow it"));
+    });
+    return button;
   }
 
   facts(message) {
@@ -101,7 +114,7 @@ class PanelView {
   fault(fault) {
     const box = make("section", `group ${fault.level}`);
     const head = make("h3");
-    head.append(make("b", `rule ${fault.level}`, fault.rule), make("span", "", `${fault.level} of the ${fault.side}`));
+    head.append(make("b", `rule ${fault.level}`, fault.rule), make("span", "", aboutOf(fault)));
     if (fault.path) head.append(make("code", "", fault.path));
     box.append(head, make("p", "", fault.text));
     if (fault.related !== null) {
@@ -127,6 +140,10 @@ class PanelView {
     this.element.replaceChildren(...parts);
     this.element.scrollTop = 0;
   }
+}
+
+function aboutOf(fault) {
+  return isFault(fault.level) ? `${fault.level} of the ${fault.side}` : `remark on the ${fault.side}`;
 }
 
 /** Faults that differ in their place only stand together; errors come first, then what is frequent. */
@@ -159,12 +176,9 @@ function jsonOf(message) {
     box.append(make("code", "raw", message.text));
     return box;
   }
-  const marked = new Map();
-  for (const fault of message.faults) {
-    if (fault.path) marked.set(fault.path.replace(/\[(\d+)\]/g, ".$1"), fault);
-  }
   const lines = [];
   writeLines(lines, value, "", 0, "", "");
+  const marked = placesOf(message.faults, new Set(lines.map((line) => line.path)));
   for (const { path, depth, parts } of lines.slice(0, MOST_LINES)) {
     const line = make("code", marked.has(path) ? `fault ${marked.get(path).level}` : "");
     line.style.setProperty("--depth", depth);
@@ -174,6 +188,17 @@ function jsonOf(message) {
   }
   if (lines.length > MOST_LINES) box.append(make("code", "raw", `… ${lines.length - MOST_LINES} more lines`));
   return box;
+}
+
+/** Faults by the path of the line that shows them: what is missing is shown by the nearest thing around it. */
+function placesOf(faults, paths) {
+  const places = new Map();
+  for (const fault of faults) {
+    let path = fault.path.replace(/\[(\d+)\]/g, ".$1");
+    while (path && !paths.has(path)) path = path.slice(0, Math.max(0, path.lastIndexOf(".")));
+    if (path && !places.has(path)) places.set(path, fault);
+  }
+  return places;
 }
 
 /** JSON as lines of { path, depth, parts }. After each \n in a string follows a real line break. */
