@@ -1,10 +1,13 @@
 """Record what a real model server sends, byte for byte, into tests/captures/.
 
     python -m tests.record_captures http://127.0.0.1:8080/v1 [--vendor llamacpp] [--model NAME] [CASE ...]
+    python -m tests.record_captures http://127.0.0.1:8080/v1 --dialect anthropic [--think JSON] [CASE ...]
 
-Each case becomes tests/captures/VENDOR/CASE.http: the raw bytes of the response, head and framing included.
-`tests/test_captures.py` replays them. The cases `think*` need a model or a chat template that thinks; what a
-server answers differs from run to run, so look at what was recorded before you commit it.
+Each case becomes tests/captures/VENDOR/CASE.http, or VENDOR/DIALECT/CASE.http: the raw bytes of the
+response, head and framing included. `tests/test_captures.py` replays them. With `--dialect` the request is
+the one that this dialect makes, so that a recording also shows that a server takes it. The cases `think*`
+need a model or a chat template that thinks, which `--think` may switch on. What a server answers differs from
+run to run, so look at what was recorded before you commit it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import socket
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from acpserver.llm.dialects import DIALECTS
+from acpserver.llm.types import Endpoint, Message, ModelRequest, Text, ToolCall, ToolResult, ToolSpec
 
 CAPTURES = Path(__file__).parent / "captures"
 PARIS = {"role": "user", "content": "What is the weather in Paris, in celsius?"}
@@ -85,26 +91,84 @@ CASES: dict[str, dict | bytes] = {
 }
 
 
-def record(base_url: str, model: str, case: dict | bytes) -> bytes:
-    """The raw response to one case, up to the end of the connection."""
+def said(text: str) -> Message:
+    """The user's words."""
+    return Message("user", (Text(text),))
+
+
+SPECS = tuple(
+    ToolSpec(item["function"]["name"], item["function"]["description"], item["function"]["parameters"])
+    for item in TOOLS
+)
+ASK = said(PARIS["content"])
+CALLED = ToolCall("call_1", "get_weather", {"city": "Paris"})
+HISTORY = (
+    ASK,
+    Message("assistant", (CALLED,)),
+    Message("tool", (ToolResult("call_1", "get_weather", "18 C"),)),
+)
+NEUTRAL: dict[str, ModelRequest] = {
+    "plain": ModelRequest("", "", (said("Say hello in five words."),), max_tokens=40),
+    "utf8": ModelRequest("", "", (said("Repeat exactly: 你好，世界 🎉 naïve 👩‍👧"),), max_tokens=60),
+    "length": ModelRequest("", "", (said("Tell me a long story."),), max_tokens=8),
+    "tool_call": ModelRequest("", "", (ASK,), SPECS, 120),
+    "tool_result": ModelRequest("", "Be brief.", HISTORY, SPECS, 120),
+    "think": ModelRequest("", "", (said("What is 17 times 3?"),), max_tokens=2200, effort="low"),
+    "think_tool_call": ModelRequest("", "", (ASK,), SPECS, 2200, "low"),
+    "error_too_long": ModelRequest(
+        "", "", (said("The quick brown fox jumps over it. " * 4000),), max_tokens=5
+    ),
+    # The mock answers these words with what they say.
+    "mock_plain": ModelRequest("", "", (said("hi"),)),
+    "mock_unicode": ModelRequest("", "", (said("unicode"),)),
+    "mock_length": ModelRequest("", "", (said("stop at length"),)),
+    "mock_refusal": ModelRequest("", "", (said("filtered"),)),
+    "mock_tool_call": ModelRequest("", "", (said("call one"),), SPECS),
+    "mock_parallel_tool_calls": ModelRequest("", "", (said("call two"),), SPECS),
+    "mock_think": ModelRequest("", "", (said("think"),), effort="low"),
+    "mock_think_tool_call": ModelRequest("", "", (said("think and call"),), SPECS, effort="low"),
+    "mock_cut": ModelRequest("", "", (said("cut off"),)),
+    "mock_error_429": ModelRequest("", "", (said("rate limit"),)),
+    "mock_error_529": ModelRequest("", "", (said("overloaded"),)),
+    "mock_error_too_long": ModelRequest("", "", (said("too long"),)),
+}
+
+
+def chat_request(base_url: str, model: str, case: dict | bytes) -> tuple[str, dict[str, str], bytes]:
+    """URL, headers and body of one of `CASES`."""
     if isinstance(case, dict):
         whole = {"model": model, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
         case = json.dumps({key: value for key, value in (whole | case).items() if value is not None}).encode()
-    parts = urlsplit(base_url)
-    head = [
-        f"POST {parts.path.rstrip('/')}/chat/completions HTTP/1.1",
-        f"Host: {parts.netloc}",
-        "Content-Type: application/json",
-        "Connection: close",
-        f"Content-Length: {len(case)}",
-    ]
+    return f"{base_url.rstrip('/')}/chat/completions", {"Content-Type": "application/json"}, case
+
+
+def dialect_request(
+    base_url: str, dialect: str, model: str, case: ModelRequest, extra: dict
+) -> tuple[str, dict[str, str], bytes]:
+    """URL, headers and body that the dialect makes of one of `NEUTRAL`; `extra` is merged into the body."""
+    made = DIALECTS[dialect].chat(Endpoint(base_url, dialect), case._replace(model=model))
+    return made.url, made.headers, json.dumps(json.loads(made.body) | extra).encode()
+
+
+def record(url: str, headers: dict[str, str], body: bytes) -> bytes:
+    """The raw response to one request, up to the end of the connection."""
+    parts = urlsplit(url)
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    head = [f"POST {path} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
+    head += [f"{name}: {value}" for name, value in headers.items()]
+    head.append(f"Content-Length: {len(body)}")
     if key := os.environ.get("CAPTURE_API_KEY"):
         head.append(f"Authorization: Bearer {key}")
     with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=300) as sock:
-        sock.sendall("\r\n".join([*head, "", ""]).encode() + case)
+        sock.sendall("\r\n".join([*head, "", ""]).encode() + body)
         pieces = []
-        while piece := sock.recv(65536):
-            pieces.append(piece)
+        try:
+            while piece := sock.recv(65536):
+                pieces.append(piece)
+                if b"".join(pieces[-2:]).endswith(b"\r\n0\r\n\r\n"):
+                    break  # some servers stay connected all the same
+        except ConnectionError:
+            print("cut by the server", file=sys.stderr)
     return b"".join(pieces)
 
 
@@ -112,14 +176,23 @@ def main() -> None:
     """Record the cases that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("base_url")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join({**CASES, **NEUTRAL}))
+    parser.add_argument("--dialect", default="", choices=["", *DIALECTS])
+    parser.add_argument("--extra", default="{}", type=json.loads, help="JSON merged into each body")
+    parser.add_argument("--think", default="{}", type=json.loads, help="the same for the cases think*")
     parser.add_argument("--vendor", default="llamacpp")
     parser.add_argument("--model", default="local-llm")
-    options = parser.parse_args()
-    folder = CAPTURES / options.vendor
+    options = parser.parse_intermixed_args()
+    folder = CAPTURES / options.vendor / options.dialect
     folder.mkdir(parents=True, exist_ok=True)
-    for name in options.cases or CASES:
-        raw = record(options.base_url, options.model, CASES[name])
+    for name in options.cases or (NEUTRAL if options.dialect else CASES):
+        if options.dialect:
+            extra = options.extra | (options.think if name.startswith("think") else {})
+            case = NEUTRAL[name]
+            request = dialect_request(options.base_url, options.dialect, options.model, case, extra)
+        else:
+            request = chat_request(options.base_url, options.model, CASES[name])
+        raw = record(*request)
         (folder / f"{name}.http").write_bytes(raw)
         print(f"{name}: {len(raw)} bytes, {raw.partition(bytes([13]))[0].decode()}", file=sys.stderr)
 

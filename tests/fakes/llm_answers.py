@@ -5,6 +5,7 @@
     text("I look") + tool_call("read_file", {"path": "a"})
     tool_call("f", {}) + tool_call("g", {})    parallel calls
     text("long").ends("length")                another finish reason
+    redacted() + tool_call("f", {})            reasoning that is hidden, where the dialect has it
     text("x").no_usage()                       no usage chunk
     chunks([{...}, {...}])                     any chunks, as dicts, then [DONE]
     one_json(text("hi"))                       the same answer as one JSON body
@@ -190,6 +191,11 @@ def text(*deltas: str) -> Reply:
 def thought(*deltas: str, member: str = "reasoning_content") -> Reply:
     """Reasoning text, one chunk for each argument."""
     return Reply(tuple({member: delta} for delta in deltas))
+
+
+def redacted() -> Reply:
+    """A block of hidden reasoning; only Anthropic has it."""
+    return Reply(({"redacted": True},))
 
 
 def tool_call(name: str, arguments: dict | str, call_id: str = "") -> Reply:

@@ -1,4 +1,4 @@
-"""A fake OpenAI-compatible model server on a raw socket, for tests and benchmarks.
+"""A fake model server on a raw socket, for tests and benchmarks: OpenAI-compatible, or any other dialect.
 
     with FakeLlm() as llm:
         llm.script(text("hello"), tool_call("read_file", {"path": "a"}), error(429))
@@ -7,9 +7,9 @@
         assert llm.violations == []
 
 It answers one scripted answer a request, in order; `FakeLlm(default=...)` answers what has no script. An
-answer may also be a function that is given the `Request`. Each request to /chat/completions is checked as
-strictly as in `openai_rules`; one that breaks a rule is answered with 400 and noted in `violations`, and so
-is a request for which nothing was scripted. What can be answered: `llm_answers`.
+answer may also be a function that is given the `Request`. Each request for an answer is checked as strictly
+as the rules of its dialect are (`wires`); one that breaks a rule is answered with 400 and noted in
+`violations`, and so is a request for which nothing was scripted. What can be answered: `llm_answers`.
 
 As a process: `python -m tests.fakes.llm_server --chunks 5000 --port 0` prints the port, then answers
 every request with that many small chunks as fast as it can, until it is ended.
@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.fakes.llm_answers import Answer, Cut, Pause, Reply, Reset, Stall, Step, error, text
-from tests.fakes.openai_rules import violations
+from tests.fakes.wires import WIRES
 
 Scripted = Answer | Reply | Callable[["Request"], Answer | Reply]
 LIMIT = 30.0  # seconds after which a stall or a silent connection ends by itself, so that no test hangs
@@ -78,11 +78,13 @@ class FakeLlm:
         models: tuple[str, ...] = ("fake",),
         tls: ssl.SSLContext | None = None,
         port: int = 0,
+        dialect: str = "openai",
     ):
         self.requests: list[Request] = []
         self.violations: list[str] = []
         self._default = default
         self._api_key = api_key
+        self._wire = WIRES[dialect]
         self._models = models
         self._tls = tls
         self._script: deque[Scripted] = deque()
@@ -181,39 +183,38 @@ class FakeLlm:
         refusal = self._check(request)
         if refusal:
             return refusal
-        if request.path.endswith("/models"):
-            listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
-            return error(200, listed)
+        if request.method == "GET":
+            return error(200, self._wire.listed(self._models))
         with self._changed:
             chosen = self._script.popleft() if self._script else self._default
         if chosen is None:
             return self._violation("no answer is scripted for this request")
         if callable(chosen):
             chosen = chosen(request)
-        return chosen.answer() if isinstance(chosen, Reply) else chosen
+        return self._wire.stream(chosen) if isinstance(chosen, Reply) else chosen
 
     def _check(self, request: Request) -> Answer | None:
-        if self._api_key and request.headers.get("authorization") != f"Bearer {self._api_key}":
-            return error(
-                401, {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}
-            )
-        if request.method == "GET" and request.path.endswith("/models"):
+        wire = self._wire
+        if self._api_key and request.headers.get(wire.key_header) != wire.scheme + self._api_key:
+            return error(401, wire.error(401, "Incorrect API key provided."))
+        if request.method == "GET" and wire.models.fullmatch(request.path):
             return None
-        if request.method != "POST" or not request.path.endswith("/chat/completions"):
-            return error(404, {"error": {"message": f"no such path: {request.method} {request.path}"}})
+        asked = wire.chat.fullmatch(request.path)
+        if request.method != "POST" or asked is None:
+            return error(404, wire.error(404, f"no such path: {request.method} {request.path}"))
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return self._violation("the content type is not application/json")
         try:
             body = json.loads(request.raw_body)
         except ValueError:
             return self._violation("the body is not JSON")
-        found = violations(body)
+        found = wire.violations(body, asked.groupdict().get("model", ""))
         return self._violation("; ".join(found)) if found else None
 
     def _violation(self, words: str) -> Answer:
         with self._changed:
             self.violations.append(words)
-        return error(400, {"error": {"message": words, "type": "invalid_request_error", "code": None}})
+        return error(400, self._wire.error(400, words))
 
 
 class _Writer:

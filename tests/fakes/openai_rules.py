@@ -28,18 +28,14 @@ def violations(body: object) -> list[str]:
     """Every rule that this body breaks, in words; an empty list is a valid request."""
     if not isinstance(body, dict):
         return ["the body is not a JSON object"]
-    found = [f"unknown member {key!r}" for key in body if key not in _KEYS]
-    try:
-        json.dumps(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        found.append("a text holds half a surrogate pair")
+    found = [f"unknown member {key!r}" for key in body if key not in _KEYS] + text_problems(body)
     if not _is_text(body.get("model")):
         found.append("model is not a non-empty string")
     if "stream_options" in body and body.get("stream") is not True:
         found.append("stream_options without stream")
     if "max_tokens" in body and not (type(body["max_tokens"]) is int and body["max_tokens"] > 0):
         found.append("max_tokens is not a positive integer")
-    found += _tools(body["tools"]) if "tools" in body else []
+    found += tool_problems(body["tools"]) if "tools" in body else []
     return found + _messages(body.get("messages"))
 
 
@@ -47,7 +43,17 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _tools(tools: object) -> list[str]:
+def text_problems(body: object) -> list[str]:
+    """What is wrong with the texts of a body of any dialect."""
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return ["a text holds half a surrogate pair"]
+    return []
+
+
+def tool_problems(tools: object) -> list[str]:
+    """What is wrong with a list of tools, in the form that OpenAI and Ollama share."""
     if not isinstance(tools, list) or not tools:
         return ["tools is not a non-empty list"]
     found, names = [], set()
