@@ -9,13 +9,10 @@ from acpserver.validate.probe.link import Answer, Link, kinds
 from acpserver.validate.probe.stage import Stage, offers, prompt, scenario
 from acpserver.validate.probe.verdict import demand, need
 
-CANCEL_SECONDS = 5.0  # within which a cancel must be answered
-MOMENT = 0.5  # seconds into a turn that says nothing
 
-
-def _cancelled(link: Link, turn: Answer, how: str = "session/cancel") -> None:
+def _cancelled(stage: Stage, link: Link, turn: Answer, how: str = "session/cancel") -> None:
     """The prompt is answered as it must be after a cancel."""
-    link.wait(lambda: turn.message is not None, f"the prompt's answer after {how}", CANCEL_SECONDS)
+    link.wait(lambda: turn.message is not None, f"the prompt's answer after {how}", stage.options.patience)
     reason = (turn.result or {}).get("stopReason")
     demand(turn.result is not None, f"after {how} the prompt got {turn.told()}")
     demand(reason == "cancelled", f"after {how} the stopReason is {reason!r}")
@@ -42,17 +39,17 @@ def _slow(stage: Stage) -> tuple[Link, str, Answer]:
 def _at_once(stage: Stage) -> None:
     link, session, turn = _slow(stage)
     link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
+    _cancelled(stage, link, turn)
     _works(stage, link, session)
 
 
 @scenario("C1", "cancel/while-working")
 def _while_working(stage: Stage) -> None:
     link, session, turn = _slow(stage)
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     need(turn.message is None, "the slow prompt was over too early")
     link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
+    _cancelled(stage, link, turn)
     _works(stage, link, session)
 
 
@@ -61,7 +58,7 @@ def _twice(stage: Stage) -> None:
     link, session, turn = _slow(stage)
     for _ in range(2):
         link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
+    _cancelled(stage, link, turn)
     link.notify("session/cancel", {"sessionId": session})
     _works(stage, link, session)
     demand(not turn.extra, "the prompt was answered twice")
@@ -83,20 +80,22 @@ def _nothing(stage: Stage) -> None:
 def _queued(stage: Stage) -> None:
     link, session, turn = _slow(stage)
     second = stage.prompt(link, session, stage.text("slow"))
-    link.settle(lambda: second.message is not None, MOMENT)
+    link.settle(lambda: second.message is not None, stage.options.moment)
     need(second.code is None, "a second prompt is refused while one runs")
     link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
-    _cancelled(link, second, "session/cancel, with two prompts open,")
+    _cancelled(stage, link, turn)
+    _cancelled(stage, link, second, "session/cancel, with two prompts open,")
     _works(stage, link, session)
 
 
-@scenario("C6", "cancel/by-request-id")
+@scenario("C6", "cancel/by-request-id", advice=True)
 def _by_id(stage: Stage) -> None:
     link, session, turn = _slow(stage)
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     link.notify("$/cancel_request", {"requestId": turn.id})
-    link.wait(lambda: turn.message is not None, "the prompt's answer after $/cancel_request", CANCEL_SECONDS)
+    link.wait(
+        lambda: turn.message is not None, "the prompt's answer after $/cancel_request", stage.options.patience
+    )
     reason = (turn.result or {}).get("stopReason")
     demand(reason == "cancelled" or turn.code == -32800, f"it got {turn.told()}, stopReason {reason!r}")
     _works(stage, link, session)
@@ -122,7 +121,7 @@ def _permission(stage: Stage) -> None:
     turn = stage.prompt(link, session, text)
     link.wait(lambda: editor.asked, "a permission request", stage.options.start_timeout)
     link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
+    _cancelled(stage, link, turn)
     all_ended(link, session, start)
     editor.permission = "allow_once"
     _works(stage, link, session)
@@ -148,10 +147,10 @@ def _command(stage: Stage) -> None:
     link.wait(
         lambda: "tool_call" in kinds(link.updates(session, start)), "a tool call", stage.options.start_timeout
     )
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     need(turn.message is None, "the command ended at once")
     link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
+    _cancelled(stage, link, turn)
     all_ended(link, session, start)
     link.settle(lambda: not _sleeping(link), 2)
     demand(not _sleeping(link), "the command still runs after the cancel")
@@ -168,10 +167,10 @@ def _close(stage: Stage) -> None:
     link = stage.shared()
     need(offers(link, "sessionCapabilities", "close"), "close is not announced")
     link, session, turn = _slow(stage)
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     closed = link.request("session/close", {"sessionId": session})
     demand(closed.message is not None and closed.code is None, f"session/close got {closed.told()}")
-    _cancelled(link, turn, "session/close")
+    _cancelled(stage, link, turn, "session/close")
 
 
 @scenario("C5", "cancel/does-not-reach-other-sessions")
@@ -179,11 +178,11 @@ def _others(stage: Stage) -> None:
     link, session, turn = _slow(stage)
     other = stage.session(link)
     link.notify("session/cancel", {"sessionId": other})
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     demand(turn.message is None, "a cancel for one session ended the turn of another")
     answer = link.post("session/prompt", prompt(other, stage.text("slow")))
     link.notify("session/cancel", {"sessionId": session})
-    _cancelled(link, turn)
+    _cancelled(stage, link, turn)
     demand(answer.message is None, "a cancel for one session ended the turn of another")
     link.notify("session/cancel", {"sessionId": other})
-    _cancelled(link, answer)
+    _cancelled(stage, link, answer)

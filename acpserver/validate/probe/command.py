@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections import Counter
@@ -57,6 +58,7 @@ GROUPS = (
 )
 _WRONG_ON_PURPOSE = ("malformed", "methods", "ids", "lines")
 """Groups that send what no client may send; they judge the answers to it themselves."""
+_END = "the end of the run"
 _COLOURS = {PASS: "32", FAIL: "31", WARN: "33", SKIP: "2"}
 
 
@@ -108,8 +110,12 @@ def run(args: argparse.Namespace) -> int:
         return _cannot(f"{args.prompts}: {error}")
     if not command or not chosen:
         return _cannot("name the agent after --" if chosen else "no scenario fits --only")
+    if shutil.which(command[0]) is None:
+        return _cannot(f"{command[0]}: there is no such program")
     schema = Path(args.schema) if args.schema else None
-    settings = Options(command, given, args.timeout, args.start_timeout, args.unstable, schema)
+    settings = Options(
+        command, given, args.timeout, args.start_timeout, unstable=args.unstable, schema=schema
+    )
     stage = Stage(settings)
     verdicts: list[Verdict] = []
     try:
@@ -144,7 +150,7 @@ def probe(stage: Stage, scenarios: Iterable[Scenario]) -> Iterable[Verdict]:
             found.append(verdict)
             yield verdict
     finally:
-        stage.scenario = "the end of the run"
+        stage.scenario = _END
         stage.close()
     known = {verdict.rule for verdict in found if verdict.status in (FAIL, WARN)}
     yield from conversation(stage.findings, stage.noise, known)
@@ -174,7 +180,7 @@ def conversation(
     """What the validator found in all conversations of the run, a line for each rule."""
     by_rule: dict[str, list[tuple[str, Finding]]] = {}
     for name, finding in findings:
-        ours = finding.rule.startswith("J") and name.partition("/")[0] in _WRONG_ON_PURPOSE
+        ours = finding.rule.startswith("J") and name.partition("/")[0] in (*_WRONG_ON_PURPOSE, _END)
         if finding.level in (ERROR, WARNING) and finding.rule not in known and not ours:
             by_rule.setdefault(finding.rule, []).append((name, finding))
     if noise and "T2" not in known and "T2" not in by_rule:

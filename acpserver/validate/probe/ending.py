@@ -9,53 +9,50 @@ from acpserver.validate.probe.link import Link, kinds
 from acpserver.validate.probe.stage import Stage, scenario
 from acpserver.validate.probe.verdict import advise, demand, need
 
-END_SECONDS = 5.0  # from the end of input to the end of the process
-MOMENT = 0.5  # seconds for something to get going
 
-
-def _ends(link: Link) -> int:
+def _ends(stage: Stage, link: Link) -> int:
     """Wait for the end of the process and of all that it started; its exit status."""
     process = link.process
-    link.watch(lambda: process.status() is not None, END_SECONDS)
+    link.watch(lambda: process.status() is not None, stage.options.patience)
     status = process.status()
-    demand(status is not None, f"the process still runs {END_SECONDS:g} s later")
+    demand(status is not None, f"the process still runs {stage.options.patience:g} s later")
     link.watch(lambda: not process.leftovers(), 1)
     left = process.commands()
     demand(not left, f"left behind: {left[0][:100].decode('utf-8', 'replace') if left else ''}")
     return status or 0
 
 
-def _ends_well(link: Link) -> None:
+def _ends_well(stage: Stage, link: Link) -> None:
     link.process.close_input()
-    status = _ends(link)
+    status = _ends(stage, link)
     advise(status == 0, f"the exit status is {status}, not 0")
 
 
 @scenario("T4", "ending/before-initialize")
 def _before(stage: Stage) -> None:
     link = stage.start()
-    link.listen(MOMENT)
-    _ends_well(link)
+    link.listen(stage.options.moment)
+    _ends_well(stage, link)
 
 
 @scenario("T4", "ending/after-initialize")
 def _after(stage: Stage) -> None:
-    _ends_well(stage.fresh())
+    _ends_well(stage, stage.fresh())
 
 
 @scenario("T4", "ending/with-a-session")
 def _with_session(stage: Stage) -> None:
     link = stage.fresh()
     stage.session(link)
-    _ends_well(link)
+    _ends_well(stage, link)
 
 
 @scenario("T4", "ending/within-a-line")
 def _within(stage: Stage) -> None:
     link = stage.fresh()
     link.raw(b'{"jsonrpc":"2.0","id":1,"meth')
-    link.settle(lambda: not link.process.writing, MOMENT)
-    _ends_well(link)
+    link.settle(lambda: not link.process.writing, stage.options.moment)
+    _ends_well(stage, link)
 
 
 @scenario("T4", "ending/during-a-turn")
@@ -63,9 +60,9 @@ def _during(stage: Stage) -> None:
     text = stage.text("slow")
     link = stage.fresh()
     turn = stage.prompt(link, stage.session(link), text)
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     need(turn.message is None, "the slow prompt was over too early")
-    _ends_well(link)
+    _ends_well(stage, link)
 
 
 @scenario("T4", "ending/with-a-running-command")
@@ -75,9 +72,9 @@ def _command(stage: Stage) -> None:
     session = stage.session(link)
     turn = stage.prompt(link, session, text)
     link.wait(lambda: "tool_call" in kinds(link.updates(session)), "a tool call", stage.options.start_timeout)
-    link.settle(lambda: turn.message is not None, MOMENT)
+    link.settle(lambda: turn.message is not None, stage.options.moment)
     need(turn.message is None, "the command ended at once")
-    _ends_well(link)
+    _ends_well(stage, link)
 
 
 @scenario("T4", "ending/with-an-open-permission")
@@ -89,11 +86,11 @@ def _permission(stage: Stage) -> None:
     session = stage.session(link, cwd=folder)
     stage.prompt(link, session, stage.text("permission", path=f"{folder}/a.txt", text="a", cwd=folder))
     link.wait(lambda: editor.asked, "a permission request", stage.options.start_timeout)
-    _ends_well(link)
+    _ends_well(stage, link)
 
 
 @scenario("T4", "ending/by-sigterm", advice=True)
 def _sigterm(stage: Stage) -> None:
     link = stage.fresh()
     link.process.signal(signal.SIGTERM)
-    _ends(link)
+    _ends(stage, link)

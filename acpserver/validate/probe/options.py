@@ -96,6 +96,8 @@ def _change(stage: Stage) -> None:
     answer = link.request("session/set_config_option", params)
     demand(answer.result is not None, f"setting {option} to {values[0]!r} got {answer.told()}")
     now = {one: value for one, value, _ in _selects(answer.result or {})}
+    lacking = sorted({one for one, _, _ in _selects(result)} - set(now))
+    demand(not lacking, f"the answer lacks the options {', '.join(lacking)}")
     demand(now.get(option) == values[0], f"after setting {option} to {values[0]!r} it is {now.get(option)!r}")
 
 

@@ -29,12 +29,11 @@ _BLOCK = 1 << 18
 class AgentProcess:
     """The process. It gets a process group of its own; its stderr goes to a file."""
 
-    def __init__(self, command: Sequence[str], cwd: str):
+    def __init__(self, command: Sequence[str]):
         self._token = os.urandom(8).hex()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self._popen = subprocess.Popen(
             command,
-            cwd=cwd,
             env={**os.environ, MARK: self._token},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

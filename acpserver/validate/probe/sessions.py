@@ -132,6 +132,7 @@ def _listed(stage: Stage, link: Link, **params: object) -> list[Json]:
 def _list(stage: Stage) -> None:
     link = stage.shared()
     need(_session_offers(link, "list"), "list is not announced")
+    stage.session(link)
     demand(_listed(stage, link, cwd=stage.folder()) == [], "a new folder has sessions in the list")
     _listed(stage, link)
     cwd = stage.folder()
@@ -144,6 +145,7 @@ def _list(stage: Stage) -> None:
 def _cursor(stage: Stage) -> None:
     link = stage.shared()
     need(_session_offers(link, "list"), "list is not announced")
+    stage.session(link)
     answer = link.request("session/list", {"cursor": "no such cursor"})
     demand(answer.code is not None, "an invalid cursor was accepted")
     demand(answer.code == -32602, f"an invalid cursor got {answer.told()}, not error -32602")

@@ -60,6 +60,10 @@ class Options:
     """Seconds that an answer may take."""
     start_timeout: float = 60.0
     """Seconds that an agent may take to start, and a prompt to be worked on."""
+    patience: float = 5.0
+    """Seconds within which a cancel and an end of input must have had their effect."""
+    moment: float = 0.5
+    """Seconds that something is given to get going, or to come too late."""
     unstable: bool = False
     schema: Path | None = None
 
@@ -86,7 +90,7 @@ class Stage:
     def start(self, editor: Editor | None = None) -> Link:
         """A fresh agent to which nothing has been said."""
         try:
-            process = AgentProcess(self.options.command, self.folder("agent"))
+            process = AgentProcess(self.options.command)
         except OSError as error:
             raise Broken(f"the agent cannot be started: {error}") from None
         validator = Validator(unstable=self.options.unstable, schema=self.options.schema)
