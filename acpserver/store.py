@@ -16,8 +16,8 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from acpserver.errors import INVALID_PARAMS, RpcError, StoreError
 from acpserver.records import Record
@@ -30,13 +30,12 @@ PAGE = 50  # sessions in one page of a list
 UNUSED_SECONDS = 24 * 3600.0  # how long a session that was never prompted is kept
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A stored session as a list shows it. `changed` is in nanoseconds since 1970."""
+class Entry(NamedTuple):
+    """A stored session as a list shows it; entries sort by time. `changed` is in nanoseconds since 1970."""
 
+    changed: int
     session_id: str
     path: str
-    changed: int
 
 
 class Store:
@@ -81,8 +80,8 @@ class Store:
         Raises `RpcError` -32602 for a cursor that is none of ours.
         """
         before = _place(cursor) if cursor else None
-        entries = [entry for entry in self._entries(cwd) if before is None or _key(entry) < before]
-        entries.sort(key=_key, reverse=True)
+        entries = [entry for entry in self._entries(cwd) if before is None or entry[:2] < before]
+        entries.sort(reverse=True)
         page = list(islice(filter(used, entries), PAGE + 1))
         more = len(page) > PAGE
         return page[:PAGE], _cursor(page[PAGE - 1]) if more else ""
@@ -109,11 +108,13 @@ class Store:
         folders = self._folders() if cwd is None else [os.path.join(self.folder, folder_of(cwd))]
         for folder in folders:
             for file in _files(folder):
-                session_id, _, ending = file.name.partition(".")
-                if ending == "jsonl" and ID.fullmatch(session_id):
-                    with suppress(FileNotFoundError):  # removed meanwhile
+                session_id = file.name.removesuffix(".jsonl")
+                if session_id != file.name and ID.fullmatch(session_id):
+                    try:
                         changed = file.stat(follow_symlinks=False).st_mtime_ns
-                        yield Entry(session_id, file.path, changed)
+                    except FileNotFoundError:
+                        continue  # removed meanwhile
+                    yield Entry(changed, session_id, file.path)
 
 
 def _files(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -158,10 +159,6 @@ def read_head(path: str) -> Iterator[Record | None]:
             yield record
             if record and record.get("type") == "user":
                 return
-
-
-def _key(entry: Entry) -> tuple[int, str]:
-    return entry.changed, entry.session_id
 
 
 def _cursor(entry: Entry) -> str:
