@@ -89,6 +89,22 @@ def test_environment_and_headers_of_mcp_servers_are_hidden(file: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"mcpServers": [{"env": {"TOKEN": "hide"}}]}, {"mcpServers": [{"env": {"TOKEN": "***"}}]}),
+        ({"mcpServers": {"a": {"env": "T=hide"}}}, {"mcpServers": {"a": {"env": "***"}}}),
+        ({"id": "p", "headers": {"x-key": "hide"}}, {"id": "p", "headers": {"x-key": "***"}}),
+        ({"env": [{"name": "T", "value": "hide"}]}, {"env": [{"name": "T", "value": "***"}]}),
+        ({"env": None, "mcpServers": ["x", {}]}, {"env": None, "mcpServers": ["x", {}]}),
+    ],
+)
+def test_secrets_of_providers_terminals_and_wrong_shapes_are_hidden(
+    params: dict[str, object], expected: dict[str, object]
+) -> None:
+    assert without_secrets({"method": "m", "params": params}) == {"method": "m", "params": expected}
+
+
 @pytest.mark.parametrize("message", [None, 1, [], {}, {"params": None}, {"params": {"mcpServers": None}}])
 def test_messages_without_servers_stay_as_they_are(message: object) -> None:
     assert without_secrets(message) is message

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from acpserver import jsontext
 
@@ -67,23 +68,33 @@ class Trace:
 
 
 def without_secrets(message: object) -> object:
-    """The message with the values of `env` and `headers` of MCP servers hidden."""
-    if not isinstance(message, dict) or not isinstance(message.get("params"), dict):
+    """The message with the values of `env` and `headers` hidden, of MCP servers, terminals and providers.
+
+    Wrong shapes are hidden too: a client that errs must not find its tokens in a file.
+    """
+    params = message.get("params") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(params, dict):
         return message
-    params = message["params"]
+    hidden = _hidden(params)
     servers = params.get("mcpServers")
-    if not isinstance(servers, list):
-        return message
-    return {**message, "params": {**params, "mcpServers": [_hidden(server) for server in servers]}}
+    if isinstance(servers, list):
+        hidden = {**hidden, "mcpServers": [_hidden(server) for server in servers]}
+    elif isinstance(servers, dict):
+        hidden = {**hidden, "mcpServers": {name: _hidden(server) for name, server in servers.items()}}
+    return message if hidden is params else {**message, "params": hidden}
 
 
-def _hidden(server: object) -> object:
-    if not isinstance(server, dict):
-        return server
-    result = dict(server)
-    for key in ("env", "headers"):
-        if isinstance(server.get(key), list):
-            result[key] = [
-                {**pair, "value": HIDDEN} if isinstance(pair, dict) else HIDDEN for pair in server[key]
-            ]
-    return result
+def _hidden(holder: Any) -> Any:
+    """A copy without the values of `env` and `headers`; the same object when it has neither."""
+    if not isinstance(holder, dict):
+        return holder
+    found = {key: _names_only(holder[key]) for key in ("env", "headers") if key in holder}
+    return {**holder, **found} if found else holder
+
+
+def _names_only(pairs: object) -> object:
+    if isinstance(pairs, dict):
+        return dict.fromkeys(pairs, HIDDEN)
+    if isinstance(pairs, list):
+        return [{**pair, "value": HIDDEN} if isinstance(pair, dict) else HIDDEN for pair in pairs]
+    return HIDDEN if isinstance(pairs, str) else pairs
