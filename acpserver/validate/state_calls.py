@@ -191,12 +191,14 @@ class ToolCalls:
             if session.is_blurred or self._world.is_blurred:
                 break
             reason = f"{name!r} is still {tool.status} at the answer to its prompt"
-            rule = "C3" if turn.cancelled else "M4" if tool.permission == "refused" else "K2"
-            yield Breach(rule, AGENT, "", reason, related=tool.mark.line, at=answer.mark)
-        session.calls.clear()
-        if turn.refused and answer.error is not None and not turn.cancelled:
+            rule, level = "C3" if turn.cancelled else "K2", ""
+            if tool.permission == "refused" and not turn.cancelled:
+                rule, level = "M4", WARNING  # most clients show a call that was rejected as ended
+            yield Breach(rule, AGENT, "", reason, level, tool.mark.line, answer.mark)
+        if turn.refused and answer.error is not None and not turn.cancelled and not session.calls:
             reason = "the turn fails because a call was rejected; the model is told, and the turn goes on"
             yield Breach("M4", AGENT, "error", reason, related=related)
+        session.calls.clear()
 
     def disturbed(self, side: str) -> None:
         """`Sessions` has marked the sessions already."""

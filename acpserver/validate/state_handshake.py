@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from acpserver import jsontext
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, INFO, WARNING
 from acpserver.validate.state import Answer, Breach, Call, Mark, World, object_of, objects, text
 
@@ -116,13 +117,10 @@ class Handshake:
         elif self._world.agent is None and self._early is not None:
             self._too_early(answer)
         path = _NEEDS.get(call.method)
-        if answer.code == -32601 and (call.method in _ALWAYS or (path and self._announced(path))):
-            what = (
-                "is part of every agent"
-                if call.method in _ALWAYS
-                else f"was announced ({'.'.join(path or ())})"
-            )
-            reason = f"{call.method} {what} and does not work"
+        works = path is not None and self._announced(path)
+        if answer.code == -32601 and (works or call.method in _ALWAYS) and not _names_another(answer):
+            why = f"was announced ({'.'.join(path)})" if path else "is part of every agent"
+            reason = f"{call.method} {why} and does not work"
             yield Breach("I4", AGENT, "error.code", reason, related=call.mark.line)
         if answer.code == -32000 and self._world.auth == {}:
             reason = "authentication is required, but authMethods of initialize names no way"
@@ -187,6 +185,13 @@ class Handshake:
         is_whole = self._early.method in _NEED_AUTH
         reason = "there is no initialize" + ("" if is_whole else ": the recording begins later")
         yield Breach("I1", CLIENT, "method", reason, ERROR if is_whole else INFO, at=self._early.mark)
+
+
+def _names_another(answer: Answer) -> bool:
+    """Whether an error speaks of another method: agents pass on what their own request to the client got."""
+    said = jsontext.dumps(answer.error)
+    others = {*_NEEDS, "session/request_permission"} - {answer.call.method}
+    return any(method in said for method in others)
 
 
 def _unannounced(side: str, place: str, what: str, receiver: str, path: tuple[str, ...]) -> Breach:
