@@ -33,7 +33,7 @@ def replay(records: Iterable[Record | None], running: bool) -> Iterator[Update]:
 
 
 class _Story:
-    """What must be remembered between records: the calls of the last answer, and which were told or are open."""
+    """What must be remembered between records: the last answer's calls, and which were told or are open."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
@@ -43,14 +43,10 @@ class _Story:
     def tell(self, record: Record) -> Iterator[Update]:
         """The updates of one record."""
         kind = record["type"]
-        if kind == "user":
+        if kind in ("user", "assistant"):
+            message = _prompt(record) if kind == "user" else self._answer(record)  # raises before a call ends
             yield from self.close()
-            for block in record["prompt"]:  # type: ignore[attr-defined]
-                for piece in _pieces(block):
-                    yield translate.content_chunk("user_message_chunk", str(record["messageId"]), piece)
-        elif kind == "assistant":
-            yield from self.close()
-            yield from self._answer(record)
+            yield from message
         elif kind == "call" and record["id"] not in self._told:
             call_id = str(record["id"])
             call = self._calls.get(call_id) or ToolCall(call_id, "", {})
@@ -68,24 +64,32 @@ class _Story:
             yield translate.tool_ended(ToolResult(call_id, "", NO_RESULT, is_error=True), {})
         self._open.clear()
 
-    def _answer(self, record: Record) -> Iterator[Update]:
+    def _answer(self, record: Record) -> list[Update]:
         ids = iter(record["messageIds"])  # type: ignore[call-overload]
-        self._calls = {}
-        for value in record["parts"]:  # type: ignore[attr-defined]
-            part = part_of(value)
-            if isinstance(part, ToolCall):
-                self._calls[part.id] = part
-            elif isinstance(part, (Text, Thought)):
+        parts = list(map(part_of, record["parts"]))  # type: ignore[call-overload]
+        updates = []
+        for part in parts:
+            if isinstance(part, (Text, Thought)):
                 tag = "agent_message_chunk" if isinstance(part, Text) else "agent_thought_chunk"
                 message_id = str(next(ids, None) or uuid.uuid4())
-                for piece in split_text(part.text):
-                    yield translate.text_chunk(tag, message_id, piece)
+                updates += [translate.text_chunk(tag, message_id, piece) for piece in split_text(part.text)]
+        self._calls = {part.id: part for part in parts if isinstance(part, ToolCall)}
+        return updates
 
     def _result(self, record: Record) -> Iterator[Update]:
         answer = result_of(record)
         if answer.call_id in self._open:
             yield translate.tool_ended(answer, record["shown"])  # type: ignore[arg-type]
             self._open.remove(answer.call_id)
+
+
+def _prompt(record: Record) -> list[Update]:
+    message_id = str(record["messageId"])
+    return [
+        translate.content_chunk("user_message_chunk", message_id, piece)
+        for block in record["prompt"]  # type: ignore[attr-defined]
+        for piece in _pieces(block)
+    ]
 
 
 def _pieces(block: Update) -> Iterator[Update]:
