@@ -18,7 +18,10 @@ ROOMS = """
     errors
     jsontext
     cancel
-    config
+    redaction
+    catalog
+    credentials
+    provider_setup
     logs
     system
     guard
@@ -33,6 +36,8 @@ ROOMS = """
     rpc.forgive
     rpc.schema
     rpc.rules
+    config_file
+    config
     llm.types
     prompts
     records
@@ -96,6 +101,7 @@ ROOMS = """
     sessions
     client
     llm.providers
+    model_lists
     tools.builtin
     options
 
@@ -107,6 +113,9 @@ ROOMS = """
     agent.loop
 
     session_methods
+    option_methods
+    provider_methods
+    auth_methods
     turns
 
     server
@@ -151,7 +160,23 @@ ROOMS = """
     validate.proxy_feed
     validate.proxy_judge
     validate.proxy
+    validate.probe.verdict
+    validate.probe.process
+    validate.probe.editor
+    validate.probe.link
+    validate.probe.stage
+    validate.probe.handshake
+    validate.probe.framing
+    validate.probe.sessions
+    validate.probe.options
+    validate.probe.turns
+    validate.probe.cancels
+    validate.probe.permissions
+    validate.probe.tools
+    validate.probe.ending
+    validate.probe.command
     validate.command
+    validate.door
 """.split()
 
 LAZY_IMPORTS = {
@@ -159,9 +184,10 @@ LAZY_IMPORTS = {
     ("rpc.checker", "jsonschema"),
     ("tools.web", "acpserver.tools.webpage"),
     ("session_file", "filelock"),
+    ("validate.door", "acpserver.validate"),
 }
 """(room, module): `requests`, behind two doors, `jsonschema` and `filelock` cost more than the rest of the
-start together, so they wait until they are needed."""
+start together, so they wait until they are needed; so does all of `acp-validate` that `run` does not use."""
 
 MODULE_LINES = 300
 FUNCTION_LINES = 60

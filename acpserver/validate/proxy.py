@@ -29,6 +29,7 @@ QUIET_SECONDS = 0.1  # after the agent's end, when somebody else holds its stdou
 JUDGE_SECONDS = 3.0  # for the judge to catch up after the agent's end
 GONE_SECONDS = 2.0  # that an agent may stay when its editor has died, and again after SIGTERM
 LOOK_SECONDS = 0.2  # between two looks for the editor after its end of input
+DESCRIPTION = "Stand between an editor and an agent, pass everything on, and report what is wrong."
 NOT_FOUND, NOT_STARTED = 127, 126  # exit statuses, as a shell's
 
 _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -232,10 +233,6 @@ def _end_as(status: int) -> int:
     """End as the agent did: with its status, or by the signal that ended it."""
     if status >= 0:
         return status
-    with contextlib.suppress(ImportError, OSError, ValueError):  # no core file of ours; best effort
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if -status not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-status, signal.SIG_DFL)
     os.kill(os.getpid(), -status)

@@ -10,21 +10,21 @@ from acpserver.validate.probe.stage import Stage, scenario
 from acpserver.validate.probe.verdict import advise, demand, need
 
 
-def _ends(stage: Stage, link: Link) -> int:
+def _ends(link: Link, seconds: float) -> int:
     """Wait for the end of the process and of all that it started; its exit status."""
     process = link.process
-    link.watch(lambda: process.status() is not None, stage.options.patience)
+    link.watch(lambda: process.status() is not None, seconds)
     status = process.status()
-    demand(status is not None, f"the process still runs {stage.options.patience:g} s later")
+    demand(status is not None, f"the process still runs {seconds:g} s later")
     link.watch(lambda: not process.leftovers(), 1)
     left = process.commands()
     demand(not left, f"left behind: {left[0][:100].decode('utf-8', 'replace') if left else ''}")
     return status or 0
 
 
-def _ends_well(stage: Stage, link: Link) -> None:
+def _ends_well(stage: Stage, link: Link, seconds: float = 0) -> None:
     link.process.close_input()
-    status = _ends(stage, link)
+    status = _ends(link, seconds or stage.options.patience)
     advise(status == 0, f"the exit status is {status}, not 0")
 
 
@@ -32,7 +32,7 @@ def _ends_well(stage: Stage, link: Link) -> None:
 def _before(stage: Stage) -> None:
     link = stage.start()
     link.listen(stage.options.moment)
-    _ends_well(stage, link)
+    _ends_well(stage, link, stage.options.start_timeout)  # it may not have started yet
 
 
 @scenario("T4", "ending/after-initialize")
@@ -93,4 +93,4 @@ def _permission(stage: Stage) -> None:
 def _sigterm(stage: Stage) -> None:
     link = stage.fresh()
     link.process.signal(signal.SIGTERM)
-    _ends(stage, link)
+    _ends(link, stage.options.patience)
