@@ -6,12 +6,18 @@ import itertools
 import json
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from acpserver import records
+from acpserver.session import Session
+from acpserver.session_file import SessionFile
+from acpserver.sessions import Sessions
+from acpserver.store import Store
 from tests.e2e.moments import Stage, bash, stage, stalled_stream
 from tests.fakes.editor import Editor, Json
 from tests.fakes.llm_answers import Stall, text, tool_call
@@ -434,3 +440,96 @@ def test_a_file_that_cannot_be_read_is_an_error_and_no_empty_session(tmp_path: P
         path.rmdir()
         path.write_bytes(kept)
         assert texts(at.editor, at.session, tmp_path) == ["go on", "one"]
+
+
+# In memory
+
+
+def stored_session(tmp_path: Path) -> tuple[Sessions, Session]:
+    """A session of one prompt, without a server."""
+    sessions = Sessions(Store(str(tmp_path / "state")), ["big"])
+    session = sessions.create(str(tmp_path), (str(tmp_path),))
+    session.note(records.user("m", [{"type": "text", "text": "hello"}]))
+    return sessions, session
+
+
+def test_an_idle_session_leaves_the_memory_and_comes_back(tmp_path: Path) -> None:
+    sessions, session = stored_session(tmp_path)
+    before = session.conversation
+    sessions.tidy()
+    assert session.conversation is before
+    session.last_used -= 3_601
+    sessions.create(str(tmp_path), (str(tmp_path),))
+    again = session.conversation
+    assert again is not before and again.messages == before.messages
+    session.unload()
+    session.note(records.option("mode", "bypass"))
+    assert session.mode == "bypass" and len(session.conversation.messages) == 1
+    assert sessions.peek(session.id) is session
+
+
+def test_what_the_disk_did_not_take_keeps_a_session_in_memory(tmp_path: Path) -> None:
+    sessions, session = stored_session(tmp_path)
+    sessions.delete(session.id)
+    session.note(records.user("n", [{"type": "text", "text": "gone"}]))
+    session.unload()
+    assert [message.text for message in session.conversation.messages] == ["hello", "gone"]
+    assert session.untold_problem() == "The session was deleted elsewhere"
+    assert session.untold_problem() == ""
+
+
+def test_damage_is_told_once_in_the_session_and_in_a_fork_not_at_all(tmp_path: Path) -> None:
+    sessions, session = stored_session(tmp_path)
+    with open(session.file.path, "ab") as end:
+        end.write(b"garbage\n[]\n")
+    session.refresh()
+    assert session.unreported_damage() == 2 and session.unreported_damage() == 0
+    fork = sessions.fork(session.id, str(tmp_path), (str(tmp_path),), None)
+    assert fork.unreported_damage() == 0 and len(fork.conversation.messages) == 1
+    with open(fork.file.path, "ab") as end:
+        end.write(b"garbage\n")
+    fork.refresh()
+    assert fork.unreported_damage() == 1
+
+
+def test_two_opens_at_once_give_one_session(tmp_path: Path) -> None:
+    sessions, session = stored_session(tmp_path)
+    with sessions.leaving(session):
+        assert sessions.peek(session.id) is None and sessions.using(session.id) == [session]
+    barrier = threading.Barrier(4)
+    found: list[Session] = []
+
+    def open_it() -> None:
+        barrier.wait(5)
+        found.append(sessions.open(session.id, str(tmp_path), (str(tmp_path),)))
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert len(found) == 4 and len(set(map(id, found))) == 1 and found[0] is not session
+
+
+def test_an_option_that_is_set_while_a_turn_begins_is_not_lost(tmp_path: Path) -> None:
+    """Reading the file anew and recording a choice meet; neither may undo the other."""
+    _, session = stored_session(tmp_path)
+    other = SessionFile(session.file.path, session.id)
+    done = threading.Event()
+
+    def refresh() -> None:
+        while not done.is_set():
+            session.refresh()
+
+    thread = threading.Thread(target=refresh)
+    thread.start()
+    try:
+        for number in range(200):
+            other.append(records.plan([]))
+            session.choose("mode", str(number))
+            session.record_choice("mode", str(number))
+            assert session.mode == str(number)
+    finally:
+        done.set()
+        thread.join(5)
+    assert session.mode == "199"
