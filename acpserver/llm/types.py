@@ -186,7 +186,7 @@ class Provider(Protocol):
 class Endpoint:
     """Where and how a model is reached over HTTP. `api_key` is secret: never printed, never logged."""
 
-    base_url: str
+    base_url: str = field(repr=False)  # may hold a password or a key in its query
     dialect: str = "openai"
     api_key: str = field(default="", repr=False)
     api_key_source: str = ""  # for error texts and `doctor`: "environment variable OPENAI_API_KEY"

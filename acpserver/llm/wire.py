@@ -25,7 +25,7 @@ class HttpRequest:
     """One HTTP request, ready to send. The headers hold the key: never printed, never logged."""
 
     method: str
-    url: str
+    url: str = field(repr=False)
     headers: dict[str, str] = field(repr=False)
     body: bytes = b""
 

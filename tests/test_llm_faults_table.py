@@ -1,0 +1,448 @@
+"""Every dialect and every fault: what comes of it, after how many requests, and what the user reads.
+
+The errors that vendors document are in the second table: what they say, and what it is taken for.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import logging
+import re
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from acpserver.cancel import CancelFlag
+from acpserver.errors import ProviderError
+from acpserver.llm.dialects import DIALECTS
+from acpserver.llm.faults import Faults
+from acpserver.llm.http import HttpProvider
+from acpserver.llm.retry import Policy
+from acpserver.llm.types import Endpoint, Event, Finish, Message, ModelRequest, Text, TextDelta, Waiting
+from tests.fakes.llm_answers import Answer, Cut, Pause, Reset, Stall, error, raw, text
+from tests.fakes.llm_server import FakeLlm
+from tests.fakes.wires import WIRES, Wire
+
+KEY = "sk-very/secret+key=0123456789"
+FORMS = (KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode())
+CERTIFICATE = Path(__file__).parent / "fakes" / "tls" / "localhost.pem"
+FAST = Policy(attempts=3, total=5.0, first_wait=0.001, longest_wait=0.002)
+ASKED = ModelRequest("fake", "be brief", (Message("user", (Text("hi"),)),))
+HELLO = text("Hel", "lo")
+PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
+
+
+class Outcome(NamedTuple):
+    """What is expected: the kind of the error, how many requests, words of the text; what was shown."""
+
+    kind: str
+    requests: int
+    words: str
+    shown: str = ""
+
+
+class Gate(Stall):
+    """Holds a server until the client has shown something."""
+
+
+def ask(
+    endpoint: Endpoint, policy: Policy = FAST, gates: Sequence[Gate] = ()
+) -> tuple[list[Event], ProviderError | None]:
+    """The events of one call, and its error. The gates open when text has been shown."""
+    provider = HttpProvider(endpoint, policy)
+    found: list[Event] = []
+    try:
+        for event in provider.stream(ASKED, CancelFlag()):
+            found.append(event)
+            if isinstance(event, TextDelta):
+                for gate in gates:
+                    gate.release()
+    except ProviderError as failure:
+        return found, failure
+    finally:
+        provider.close()
+    return found, None
+
+
+def shown(found: list[Event]) -> str:
+    return "".join(event.text for event in found if isinstance(event, TextDelta))
+
+
+def status(code: int, words: str, headers: dict[str, str] | None = None) -> Callable[[Wire], Answer]:
+    """A refusal in the words of the dialect."""
+    return lambda wire: error(code, wire.error(code, words), headers)
+
+
+def after_text(*steps: object) -> Callable[[Wire], Answer]:
+    """These steps after the first visible piece."""
+
+    def make(wire: Wire) -> Answer:
+        whole = wire.stream(HELLO)
+        visible = next(at for at, piece in enumerate(whole.steps) if b"Hel" in piece) + 1
+        return whole.first_pieces(visible).then(Gate(), *steps)  # type: ignore[arg-type]
+
+    return make
+
+
+def before_text(*steps: object) -> Callable[[Wire], Answer]:
+    """These steps instead of the whole body."""
+    return lambda wire: replace(wire.stream(HELLO), steps=steps)
+
+
+def half_a_chunk(wire: Wire) -> Answer:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return raw(head + b"40\r\ndata: {")
+
+
+STATUSES: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
+    "400": (status(400, "unknown model"), Outcome("request", 1, 'HTTP 400: "unknown model"')),
+    "401": (status(401, "bad key"), Outcome("auth", 1, "Check the API key (environment variable THE_KEY)")),
+    "403": (status(403, "not yours"), Outcome("auth", 1, "Check the API key (environment variable THE_KEY)")),
+    "404": (status(404, "no such model"), Outcome("request", 1, "Check the base URL and the model name")),
+    "408": (status(408, "too slow"), Outcome("server", 3, "HTTP 408")),
+    "413": (status(413, "too large"), Outcome("context", 1, "too long for this model")),
+    "429": (status(429, "slow down"), Outcome("rate_limit", 3, "the rate limit is reached")),
+    "429 wait": (
+        status(429, "slow down", {"Retry-After": "4000"}),
+        Outcome("rate_limit", 1, "asks to wait 4000 s"),
+    ),
+    "500": (status(500, "oops"), Outcome("server", 3, "The server has a problem")),
+    "502 page": (lambda wire: error(502, PAGE), Outcome("server", 3, 'HTTP 502: "502 Bad Gateway"')),
+    "503": (status(503, "starting"), Outcome("server", 3, 'HTTP 503: "starting"')),
+    "529": (status(529, "Overloaded"), Outcome("server", 3, 'HTTP 529: "Overloaded"')),
+}
+BROKEN: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
+    "reset before headers": (
+        lambda wire: HELLO.answer().before_headers(Reset()),
+        Outcome("network", 3, "closed the connection without an answer"),
+    ),
+    # The reset may overtake the headers, which are lost then.
+    "reset after headers": (before_text(Reset()), Outcome("stream or network", 3, "connection")),
+    "reset after text": (after_text(Reset()), Outcome("stream", 1, "the connection was lost", "Hel")),
+    "cut in a chunk": (half_a_chunk, Outcome("stream", 3, "the connection was lost")),
+    "cut after text": (after_text(Cut()), Outcome("stream", 1, "the connection was lost", "Hel")),
+    "early end": (after_text(), Outcome("stream", 1, "broke off before its end", "Hel")),
+    "garbage": (before_text(b"data: \x00\xff{]\n\n"), Outcome("stream", 3, "not JSON")),
+    "silence": (before_text(Stall()), Outcome("stream", 3, "nothing came for 0.1 s")),
+    "silence after text": (after_text(Stall()), Outcome("stream", 1, "nothing came for 0.1 s", "Hel")),
+    "error in the stream": (
+        lambda wire: before_text(wire.error_event(529, "Overloaded"))(wire),
+        Outcome("server", 3, '"Overloaded"'),
+    ),
+    "error after text": (
+        lambda wire: after_text(wire.error_event(529, "Overloaded"))(wire),
+        Outcome("server", 1, '"Overloaded"', "Hel"),
+    ),
+}
+ALL = {**STATUSES, **BROKEN}
+
+
+@pytest.mark.parametrize(("dialect", "fault"), itertools.product(DIALECTS, ALL))
+def test_a_fault_ends_as_the_table_says(dialect: str, fault: str) -> None:
+    make, expected = ALL[fault]
+    gates: list[Gate] = []
+
+    def answer(request: object) -> Answer:
+        made = make(WIRES[dialect])
+        gates.extend(step for step in made.steps if isinstance(step, Gate))
+        return made
+
+    with FakeLlm(dialect=dialect, default=answer) as llm:
+        endpoint = Endpoint(
+            llm.base_url, dialect, KEY, "environment variable THE_KEY", idle_timeout=0.1, connect_timeout=1.0
+        )
+        found, failure = ask(endpoint, gates=gates)
+        assert failure is not None
+        assert failure.kind in expected.kind.split(" or ")
+        assert len(llm.requests) == expected.requests
+        assert shown(found) == expected.shown
+        assert len([event for event in found if isinstance(event, Waiting)]) == expected.requests - 1
+        message = str(failure)
+        assert expected.words in message
+        assert message.startswith(llm.base_url)
+        assert len(message) < 500 and message.isprintable() and KEY not in message
+        assert llm.violations == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_server(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    found, failure = ask(Endpoint(f"http://127.0.0.1:{port}/v1", dialect, KEY))
+    assert failure is not None and failure.kind == "network"
+    assert "connection refused" in str(failure) and len(found) == 2
+
+    def unknown(*args: object, **more: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    found, failure = ask(Endpoint("http://no-such-host.invalid/v1", dialect, KEY))
+    assert failure is not None and failure.kind == "network"
+    assert "its host name is unknown" in str(failure) and len(found) == 2
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_trust(dialect: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    with FakeLlm(dialect=dialect, tls=context) as llm:
+        _, failure = ask(Endpoint(llm.base_url, dialect, KEY))
+        assert failure is not None and (failure.kind, failure.retryable) == ("network", False)
+        assert "cannot be trusted" in str(failure) and llm.requests == []
+    with FakeLlm(dialect=dialect) as llm:
+        _, failure = ask(Endpoint(llm.base_url.replace("http:", "https:"), dialect, KEY))
+        assert failure is not None and "does not speak TLS" in str(failure)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_slow_answer_is_no_fault_as_long_as_something_comes(dialect: str) -> None:
+    whole = WIRES[dialect].stream(HELLO)
+    body = b"".join(step for step in whole.steps if isinstance(step, bytes))
+    slow = [step for at in range(150) for step in (Pause(0.001), body[at : at + 1])]
+    with FakeLlm(dialect=dialect) as llm:
+        llm.script(replace(whole, steps=(*slow, body[150:])))
+        found, failure = ask(Endpoint(llm.base_url, dialect, idle_timeout=0.1))
+        assert failure is None and shown(found) == "Hello" and found[-1] == Finish("stop")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_line_of_ten_megabytes_arrives_and_one_without_an_end_is_given_up(dialect: str) -> None:
+    wire = WIRES[dialect]
+    with FakeLlm(dialect=dialect) as llm:
+        llm.script(wire.stream(text("x" * 10_000_000)))
+        found, failure = ask(Endpoint(llm.base_url, dialect))
+        assert failure is None and len(shown(found)) == 10_000_000
+        llm.script(before_text(b"data: ", *[b"x" * 2_000_000] * 9)(wire))
+        found, failure = ask(Endpoint(llm.base_url, dialect))
+        assert failure is not None and failure.kind == "output"
+        assert "longer than 16777216 bytes" in str(failure) and found == []
+
+
+# What vendors say, after their public documentation: (dialect, status, body, kind, retried, words).
+# Status 0 is an error inside a stream.
+SAID: list[tuple[str, int, object, str, bool, str]] = [
+    (
+        "openai",
+        400,
+        {"error": {"message": "This model's maximum context length is 8192 tokens.", "code": None}},
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "openai-responses",
+        0,
+        {"error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window."}},
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "anthropic",
+        400,
+        {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000"},
+        },
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "anthropic",
+        400,
+        {
+            "error": {
+                "type": "invalid_request_error",
+                "message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+            }
+        },
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "gemini",
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "The input token count (1200000) exceeds the maximum number of tokens allowed.",
+                "status": "INVALID_ARGUMENT",
+            }
+        },
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "ollama",
+        400,
+        {"error": "the prompt exceeds the available context size, try increasing it"},
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "openai",
+        400,
+        {"error": {"message": "Range of input length should be [1, 98304]", "code": "invalid_parameter"}},
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "openai",
+        400,
+        {"error": {"message": "Input token length too long", "type": "invalid_request_error"}},
+        "context",
+        False,
+        "larger context",
+    ),
+    (
+        "gemini",
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "API key not valid. Please pass a valid API key.",
+                "status": "INVALID_ARGUMENT",
+                "details": [{"reason": "API_KEY_INVALID"}],
+            }
+        },
+        "auth",
+        False,
+        "Check the API key",
+    ),
+    (
+        "anthropic",
+        0,
+        {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
+        "auth",
+        False,
+        "Check the API key",
+    ),
+    (
+        "anthropic",
+        0,
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        "server",
+        True,
+        "later",
+    ),
+    (
+        "anthropic",
+        0,
+        {"type": "error", "error": {"type": "api_error", "message": "Something went wrong"}},
+        "server",
+        True,
+        "later",
+    ),
+    (
+        "anthropic",
+        400,
+        {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access"}},
+        "rate_limit",
+        False,
+        "credit",
+    ),
+    (
+        "openai",
+        429,
+        {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}},
+        "rate_limit",
+        False,
+        "credit",
+    ),
+    ("openai", 402, {"error": {"message": "Insufficient Balance"}}, "rate_limit", False, "credit"),
+    (
+        "gemini",
+        429,
+        {
+            "error": {
+                "code": 429,
+                "message": "You exceeded your current quota, please check your plan",
+                "status": "RESOURCE_EXHAUSTED",
+                "details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}],
+            }
+        },
+        "rate_limit",
+        True,
+        "asks to wait 35 s",
+    ),
+    (
+        "gemini",
+        0,
+        {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
+        "server",
+        True,
+        "later",
+    ),
+    (
+        "openai-responses",
+        0,
+        {"code": "rate_limit_exceeded", "message": "Rate limit reached"},
+        "rate_limit",
+        True,
+        "Wait a little",
+    ),
+    (
+        "openai-responses",
+        0,
+        {"code": "server_error", "message": "The server had an error"},
+        "server",
+        True,
+        "later",
+    ),
+    ("ollama", 404, {"error": "model 'x' not found"}, "request", False, "model 'x' not found"),
+    ("ollama", 0, {"error": "an error was encountered while running the model"}, "server", False, "again"),
+    ("openai", 0, {"error": {"code": 502, "message": "Provider returned error"}}, "server", True, "later"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "code", "body", "kind", "retried", "words"), SAID)
+def test_what_vendors_say(
+    dialect: str, code: int, body: object, kind: str, retried: bool, words: str
+) -> None:
+    faults = Faults(Endpoint("https://host/v1", dialect, KEY, "environment variable THE_KEY"))
+    raw_body = json.dumps(body).encode()
+    found = faults.response(code, raw_body) if code else faults.in_answer(body)
+    assert (found.kind, found.retryable) == (kind, retried)
+    assert words in str(found)
+
+
+# Secrets
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("form", ["key", "header", "query"])
+def test_no_key_leaves_the_process(dialect: str, form: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="acpserver")
+    wire = WIRES[dialect]
+    with FakeLlm(dialect=dialect) as llm:
+        endpoint = {
+            "key": Endpoint(llm.base_url, dialect, KEY),
+            "header": Endpoint(llm.base_url, dialect, headers=(("Api-Key", KEY),)),
+            "query": Endpoint(f"{llm.base_url}?api_key={quote(KEY, safe='')}", dialect),
+        }[form]
+        if form == "query":  # the fake is strict about paths
+            llm._wire = wire = wire._replace(chat=re.compile(".*"))
+        llm.script(error(400, f"the keys {' and '.join(FORMS)} are unknown"))
+        llm.script(error(401, wire.error(401, f"Incorrect API key provided: {KEY}")))
+        llm.script(wire.stream(HELLO).insert(0, wire.error_event(400, f"no such thing as {KEY}")))
+        seen = [repr(endpoint), repr(DIALECTS[dialect].chat(endpoint, ASKED))]
+        seen.append(repr(DIALECTS[dialect].models(endpoint)))
+        for _ in range(3):
+            found, failure = ask(endpoint, Policy(attempts=1))
+            assert "[hidden]" in str(failure)
+            seen += [repr(found), repr(failure), str(failure), repr(getattr(failure, "brief", ""))]
+    everything = "\n".join([*seen, caplog.text])
+    assert [secret for secret in (*FORMS, "secret") if secret in everything] == []
