@@ -325,9 +325,9 @@ def test_faults_are_reported_while_the_conversation_runs(tmp_path: Path) -> None
     with proxied(agent, "--report", str(report)) as process:
         assert process.stdin
         process.stdin.write(INITIALIZE)
-        wait_until(lambda: report.exists() and b"message 2" in report.read_bytes(), "a fault is reported")
+        wait_until(lambda: b"acp-validate:2:" in report.read_bytes(), "a fault is reported")
         assert process.poll() is None
-        assert b"(agent)" in report.read_bytes()
+        assert b" agent: " in report.read_bytes()
         process.stdin.close()
         assert process.wait(SECONDS) == 0
         assert read_all(process.stderr) == b""
@@ -420,5 +420,5 @@ class TestJudge:
         judge.finish(verbose=True)
         text = report.getvalue().decode()
         assert "fell behind: 500 bytes of the client were not checked; from here on" in text
-        assert "(agent), message 4" in text
-        assert "message 3" not in text
+        assert "acp-validate:4:" in text
+        assert "acp-validate:3:" not in text

@@ -22,8 +22,10 @@ from acpserver.transports.trace import without_secrets
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, WARNING, Entry, Finding
 from acpserver.validate.live import Lines, entry_of
 from acpserver.validate.proxy_feed import CLOSING, Frame, frames
+from acpserver.validate.report_text import block
 from acpserver.validate.validator import Validator
 
+NAME = "acp-validate"  # begins every line, since stderr is the agent's too
 KILL_AFTER = 0.5  # seconds that the agent of a killed proxy has to notice the end of its input
 
 ALONE = frozenset({"T1", "T2", "J1", "J4", "J5", "J10", "schema"})
@@ -80,7 +82,7 @@ class Judge:
         self._tell(self._validator.finish())
         if verbose or any(self._counts.values()):
             errors, warnings = self._counts[ERROR], self._counts[WARNING]
-            self._write(f"{self._number} messages, {errors} errors, {warnings} warnings")
+            self._write(f"{NAME}: {self._number} messages, {errors} errors, {warnings} warnings")
 
     def _look_at(self, sender: str, at: float, lines: Iterable[bytes | None]) -> None:
         for line in lines:
@@ -94,7 +96,8 @@ class Judge:
             self._tell(self._validator.feed(entry))
 
     def _miss(self, text: str, count: int) -> None:
-        self._write(text + ("" if self._missed else "; from here on only single messages are judged"))
+        more = "" if self._missed else "; from here on only single messages are judged"
+        self._write(f"{NAME}: {text}{more}")
         self._missed += count
 
     def _tell(self, findings: Iterable[Finding]) -> None:
@@ -103,14 +106,11 @@ class Judge:
                 continue
             if finding.level in self._counts:
                 self._counts[finding.level] += 1
-            place = f" {finding.path}:" if finding.path else ""
-            source = f"{finding.level} {finding.rule} ({finding.side}), message {finding.line}:{place}"
-            excerpt = f"\n    {finding.excerpt}" if finding.excerpt else ""
-            self._write(f"{source} {finding.text}{excerpt}")
+            self._write(block(NAME, finding))
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # a full disk or a closed stderr ends the report only
-            self._report.write(f"acp-validate: {text}\n".encode("utf-8", "replace"))
+            self._report.write(f"{text}\n".encode("utf-8", "replace"))
             self._report.flush()
 
     def _record(self, entry: Entry, line: bytes) -> None:

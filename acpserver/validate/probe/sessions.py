@@ -27,6 +27,7 @@ def _new(stage: Stage) -> None:
 
 @scenario("S1", "sessions/odd-folder-name")
 def _odd_folder(stage: Stage) -> None:
+    stage.session(stage.shared())
     answer = stage.new(stage.shared(), cwd=stage.folder("a b'c é☃ %20 $HOME"))
     demand(answer.result is not None, f"session/new in an oddly named folder got {answer.told()}")
 
@@ -66,12 +67,14 @@ def _array(stage: Stage) -> None:
 
 @scenario("J12", "sessions/unknown-fields")
 def _unknown_fields(stage: Stage) -> None:
+    stage.session(stage.shared())
     answer = stage.new(stage.shared(), _meta={"x": {"y": None}}, fromTheFuture=True)
     demand(answer.result is not None, f"unknown fields in session/new got {answer.told()}")
 
 
 @scenario("S11", "sessions/broken-mcp-server")
 def _broken_server(stage: Stage) -> None:
+    stage.session(stage.shared())
     answer = stage.new(stage.shared(), mcpServers=[BROKEN_SERVER])
     demand(
         answer.result is not None,
