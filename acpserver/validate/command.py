@@ -1,4 +1,4 @@
-"""The command line `acp-validate`: judge recordings, stand in between, probe an agent, explain rules.
+"""The command line `acp-validate`, but for `run`: judge recordings and messages, probe agents, explain rules.
 
 Runs on the main thread. The exit status is 0 without faults, 1 with some, 2 when it could not run.
 """
@@ -9,14 +9,14 @@ import argparse
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 from acpserver import jsontext
 from acpserver.errors import ConfigError
-from acpserver.validate import page, proxy
+from acpserver.validate import page
 from acpserver.validate.findings import ERROR, WARNING, Entry, Finding
 from acpserver.validate.formats import FORMATS
 from acpserver.validate.probe import command as probe
@@ -44,9 +44,7 @@ Exit status: 0 no faults, 1 faults, 2 could not run.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands: dict[str, Callable[[list[str]], int]] = {
-        "run": _run, "probe": _probe, "message": _message, "rules": _rules,
-    }  # fmt: skip
+    commands = {"probe": _probe, "message": _message, "rules": _rules}  # `run` is the door's
     try:
         if given and given[0] in commands:
             return commands[given[0]](given[1:])
@@ -123,14 +121,6 @@ def _judge(name: str, options: argparse.Namespace) -> Report:
 
 def _opened(name: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb")
-
-
-def _run(arguments: list[str]) -> int:
-    own = argparse.ArgumentParser(
-        prog="acp-validate run", description="Stand between an editor and an agent."
-    )
-    proxy.add_arguments(own)
-    return proxy.run(own.parse_args(arguments))
 
 
 def _probe(arguments: list[str]) -> int:
