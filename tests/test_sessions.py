@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from acpserver import records
+from acpserver.cancel import CancelFlag
+from acpserver.client import Client
 from acpserver.session import Session
 from acpserver.session_file import SessionFile
 from acpserver.sessions import Sessions
@@ -533,3 +535,31 @@ def test_an_option_that_is_set_while_a_turn_begins_is_not_lost(tmp_path: Path) -
         done.set()
         thread.join(5)
     assert session.mode == "199"
+
+
+class Queue:
+    """A connection whose writer has not begun: every line still waits, and may grow."""
+
+    def __init__(self) -> None:
+        self.lines: list[object] = []
+
+    def wait_for_room(self, cancel: CancelFlag) -> None:
+        return
+
+    def put_growing(self, line: object, method: str, update: object) -> None:
+        self.lines.append(line)
+
+    def extend(self, line: object, text: str) -> bool:
+        line.append(text)  # type: ignore[attr-defined]
+        return True
+
+
+def test_text_behind_a_replay_does_not_grow_a_line_before_it() -> None:
+    queue = Queue()
+    updates = Client(queue, {}).updates("s", threading.RLock(), CancelFlag())  # type: ignore[arg-type]
+    updates.text("agent_message_chunk", "m", "one ")
+    updates.text("agent_message_chunk", "m", "two ")
+    updates.break_text()
+    updates.text("agent_message_chunk", "m", "three")
+    lines = [json.loads(line.render()) for line in queue.lines]  # type: ignore[attr-defined]
+    assert [line["params"]["update"]["content"]["text"] for line in lines] == ["one two ", "three"]
