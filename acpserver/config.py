@@ -1,24 +1,25 @@
-"""The configuration: file, environment and flags become one frozen value, with the source of each part.
+"""The configuration: file, variables, stored keys and flags become one frozen value, with sources.
 
-Read once at start, before any thread. The table `SETTINGS` is the only list of settings: the command
-line, the variables, `config.json` and the documents follow it.
+Read once at start, before any thread, and again on a control worker when somebody authenticates. The table
+`SETTINGS` is the only list of settings: the command line, the variables, `config.json` and the documents
+follow it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from acpserver import config_file, credentials, provider_setup
+from acpserver.catalog import DIALECTS, KNOWN, ModelInfo, known, speaker
+from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
+from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
 
-OFFLINE = "offline"
-"""The name of the built-in model that needs no network and no key."""
+__all__ = ["OFFLINE", "SETTINGS", "Config", "Loader", "Setting", "load"]
 
-OPENAI_URL = "https://api.openai.com/v1"
-DIALECTS = ("openai",)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -45,20 +46,22 @@ class Setting(NamedTuple):
 
 
 SETTINGS = (
-    Setting("model", "text", 'the model to use; "offline" is built in and needs no network'),
-    Setting("base_url", "text", f"the endpoint's base URL (default {OPENAI_URL})"),
-    Setting("dialect", "text", "how the endpoint is spoken to", choices=DIALECTS),
-    Setting("api_key_env", "text", "the environment variable that holds the key (default OPENAI_API_KEY)"),
+    Setting("model", "text", 'the model: "provider/model", a name, or "offline", which needs no network'),
+    Setting("base_url", "text", "the base URL of an endpoint of your own"),
+    Setting("dialect", "text", "how that endpoint is spoken to (default openai)", choices=DIALECTS),
+    Setting("api_key_env", "text", "the environment variable that holds its key (default OPENAI_API_KEY)"),
     Setting("max_tokens", "count", "the most tokens one answer may have (default: the server's limit)"),
     Setting("max_steps", "count", "the most model calls in one turn (default 50)"),
     Setting("trace", "text", "write every message of both directions to this file as JSON lines"),
     Setting("log_file", "text", "write the log to this file instead of stderr"),
     Setting("log_level", "text", "what is logged (default warning)", choices=LOG_LEVELS),
     Setting("strict", "switch", "treat an outgoing message that does not fit the schema as an error"),
-    Setting("context_window", "count", "the model's context window in tokens, for usage updates", flag=False),
+    Setting("context_window", "count", "the context window of that endpoint's model, in tokens", flag=False),
+    Setting("images", "switch", "that endpoint's model takes images", flag=False),
     Setting("connect_timeout", "seconds", "how long connecting may take (default 10)", flag=False),
     Setting("idle_timeout", "seconds", "how long the model may be silent (default 120)", flag=False),
     Setting("retry_seconds", "seconds", "how long a failing call is retried (default 60)", flag=False),
+    Setting("list_models", "switch", "ask providers which models they have (default true)", flag=False),
 )
 
 
@@ -67,9 +70,9 @@ class Config:
     """What holds for this process. `sources` maps the name of each setting that was set to where."""
 
     model: str = ""
-    base_url: str = OPENAI_URL
-    dialect: str = "openai"
-    api_key_env: str = "OPENAI_API_KEY"
+    base_url: str = ""
+    dialect: str = ""
+    api_key_env: str = ""
     max_tokens: int | None = None
     max_steps: int = 50
     trace: str = ""
@@ -77,52 +80,121 @@ class Config:
     log_level: str = "warning"
     strict: bool = False
     context_window: int | None = None
+    images: bool = False
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
     retry_seconds: float = 60.0
+    list_models: bool = True
     api_key: str = field(default="", repr=False)
+    """The key of the endpoint that the flat settings name."""
+    others: tuple[ProviderSetup, ...] = ()
+    """The providers of config.json and the known ones."""
+    permissions: Permissions = Permissions()
     config_file: str = ""  # its path, whether it exists or not; "" without a home folder
     state_dir: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def main(self) -> ProviderSetup | None:
+        """The endpoint that the flat settings name, if they do."""
+        if not (self.base_url or self.dialect or self.api_key_env):
+            return None
+        vendor = speaker(self.dialect or "openai")
+        model = ModelInfo(self.model, self.context_window, images=self.images)
+        return ProviderSetup(
+            MAIN,
+            self.base_url or vendor.base_url,
+            self.dialect or "openai",
+            self.base_url or vendor.base_url,
+            self.api_key,
+            self.key_variable,
+            needs_key=not self.base_url and bool(vendor.key_variables),
+            models=(model,) if self.model and self.model != OFFLINE else (),
+        )
+
+    @property
+    def key_variable(self) -> str:
+        """The variable that holds the key of that endpoint."""
+        return self.api_key_env or (*speaker(self.dialect or "openai").key_variables, "OPENAI_API_KEY")[0]
+
+    @property
+    def providers(self) -> tuple[ProviderSetup, ...]:
+        """All providers in the order of preference, usable or not."""
+        return (self.main, *self.others) if self.main else self.others
+
+    @property
     def missing(self) -> str:
         """Why no model can be called with this configuration, for a person; "" when one can."""
-        if not self.model:
-            return "No model is configured: set ACPSERVER_MODEL (or --model) and ACPSERVER_BASE_URL"
-        if self.model != OFFLINE and self.base_url == OPENAI_URL and not self.api_key:
-            return f"{OPENAI_URL} needs a key, and the environment variable {self.api_key_env} is not set"
-        return ""
+        return provider_setup.choose(self.providers, self.model)[1]
+
+    @property
+    def credentials_file(self) -> str:
+        """Where `acpserver login` stores keys; "" without a home folder."""
+        return credentials.path_beside(self.config_file)
+
+    @property
+    def secrets(self) -> list[str]:
+        """Everything that must never be shown."""
+        headers = [value for one in self.providers for _, value in one.headers]
+        return [one.api_key for one in self.providers] + headers + [value.split(" ")[-1] for value in headers]
+
+    @property
+    def key_variables(self) -> list[str]:
+        """The variables that may hold keys: no program that the agent runs may see them."""
+        vendors = [variable for provider in KNOWN for variable in provider.key_variables]
+        return [*vendors, *(one.key_variable for one in self.providers if one.key_variable)]
+
+
+Loader = Callable[[], Config]
+"""Reads the configuration anew. Raises `ConfigError`."""
 
 
 def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
-    """Read config.json and the environment; flags (by setting name, None when not given) win over
-    variables, and these over the file.
+    """Read config.json, the stored keys and the environment; flags (by setting name, None when not given) win
+    over variables, and these over the file.
 
     Raises `ConfigError` for a file that cannot be read and for values that do not fit.
     """
-    config_file, state_dir = _folders(environ)
+    path, state_dir = _folders(environ)
+    content = config_file.read(path)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    from_file = _read_file(config_file)
     for setting in SETTINGS:
         for value, source in (
             (flags.get(setting.name), f"--{setting.name.replace('_', '-')}"),
             (environ.get(setting.variable) or None, f"environment variable {setting.variable}"),
-            (from_file.pop(setting.key, None), config_file),
+            (content.get(setting.key), path),
         ):
             if value is not None and setting.name not in values:
                 values[setting.name] = _convert(setting, value, source)
                 sources[setting.name] = source
-    if from_file:
-        raise ConfigError(f"{config_file}: unknown setting {sorted(from_file)[0]!r}")
-    if "base_url" not in values and environ.get("OPENAI_BASE_URL"):
-        values["base_url"] = environ["OPENAI_BASE_URL"]
-        sources["base_url"] = "environment variable OPENAI_BASE_URL"
-    values["base_url"] = str(values.get("base_url", OPENAI_URL)).rstrip("/")
-    key = environ.get(str(values.get("api_key_env", "OPENAI_API_KEY")), "").strip()
-    return Config(
-        **values, api_key=key, config_file=config_file, state_dir=state_dir, sources=sources
+    values["base_url"] = str(values.get("base_url", "")).strip().rstrip("/")
+    found = Config(
+        **values,
+        permissions=config_file.permissions_of(content),
+        config_file=path,
+        state_dir=state_dir,
+        sources=sources,
+    )
+    return _with_keys(found, content.get("providers", {}), environ)
+
+
+def _with_keys(config: Config, given: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
+    """The configuration with its providers and their keys. Raises `ConfigError`."""
+    if MAIN in given or OFFLINE in given:
+        raise ConfigError(f"{config.config_file}: providers: the names {MAIN} and {OFFLINE} are taken")
+    for name in given:
+        if not name or "/" in name:
+            raise ConfigError(f"{config.config_file}: providers: a name is not empty and has no slash")
+    for name, one in given.items():
+        if "baseUrl" not in one and known(name) is None:
+            raise ConfigError(f"{config.config_file}: providers.{name}.baseUrl: required but missing")
+    taken = [config.key_variable] if config.main else []
+    stored = credentials.stored_keys(config.credentials_file) if config.credentials_file else {}
+    return replace(
+        config,
+        api_key=environ.get(config.key_variable, "").strip() if config.main else "",
+        others=provider_setup.set_up(given, environ, stored, taken),
     )
 
 
@@ -142,19 +214,6 @@ def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
     if not os.path.isabs(state):
         state = os.path.join(user, ".local", "state")
     return os.path.join(config, "acpserver", "config.json"), os.path.join(state, "acpserver")
-
-
-def _read_file(path: str) -> dict[str, object]:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            value = json.load(file)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return {}  # no file of ours to read is the normal case, and no reason not to start
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: must hold a JSON object")
-    return value
 
 
 def _convert(setting: Setting, value: object, source: str) -> object:

@@ -96,7 +96,7 @@ def without_secrets(url: str) -> str:
 
 
 def _endpoint_findings(config: Config) -> Iterator[str]:
-    asked = replace(endpoint(config), idle_timeout=min(config.idle_timeout, IDLE_SECONDS))
+    asked = replace(endpoint(config.providers[0], config), idle_timeout=min(config.idle_timeout, IDLE_SECONDS))
     provider = HttpProvider(asked)
     try:
         models = provider.list_models(CancelFlag())

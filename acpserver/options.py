@@ -1,7 +1,6 @@
-"""What a user can set in a session: mode and model, in every shape in which clients look for it.
+"""What a user can set in a session: mode, model, effort, in every shape in which clients look for it.
 
-Pure. `modes` and `models` are older views of the same two
-options; some clients know only those.
+Pure. `modes` and `models` are older views of the first two; some clients know only those.
 """
 
 from __future__ import annotations
@@ -13,15 +12,38 @@ from acpserver.llm.providers import Models
 from acpserver.permissions import MODES
 from acpserver.session import Session
 
+THOUGHT_LEVEL = "thought_level"
+AS_IT_LIKES = "default"
+"""The value of that option that tells the model nothing."""
+
+EFFORTS = (
+    (AS_IT_LIKES, "Default", "As much as the model likes"),
+    ("low", "Low", "Quick answers"),
+    ("medium", "Medium", "A balance of both"),
+    ("high", "High", "The best answers, slower and at a higher cost"),
+)
+
+MOST_TOLD = 20  # values that an error names
+
 
 def config_options(session: Session, models: Models) -> list[dict[str, object]]:
-    """The full list of ACP SessionConfigOption objects."""
+    """The full list of ACP SessionConfigOption objects; the effort only where the model takes one."""
     modes = [(mode.id, mode.name, mode.description) for mode in MODES]
     names = [(model, name, "") for model, name in models.names()]
-    return [
+    options = [
         _select("mode", "Mode", session.mode, modes),
         _select("model", "Model", session.model, names),
     ]
+    if models.info(session.model).thinking:
+        level = session.option(THOUGHT_LEVEL, AS_IT_LIKES)
+        options.append(_select(THOUGHT_LEVEL, "Thinking", level, list(EFFORTS)))
+    return options
+
+
+def effort(session: Session, models: Models) -> str:
+    """How much the session's model should think: "low", "medium", "high", or "" to leave it to the model."""
+    level = session.option(THOUGHT_LEVEL, AS_IT_LIKES)
+    return level if level != AS_IT_LIKES and models.info(session.model).thinking else ""
 
 
 def _select(option: str, name: str, current: str, values: list[tuple[str, str, str]]) -> dict[str, object]:
@@ -55,19 +77,22 @@ def session_state(session: Session, models: Models) -> dict[str, object]:
     }
 
 
-def valid_choice(models: Models, option: str, value: object) -> str:
-    """The value, if it is one of the option's.
+def valid_choice(session: Session, models: Models, option: str, value: object) -> str:
+    """The value, if it is one of the option's in this session.
 
     Raises `RpcError` -32602 for an unknown option or value.
     """
-    choices = {"mode": [mode.id for mode in MODES], "model": [model for model, _ in models.names()]}
+    choices = {"mode": [mode.id for mode in MODES], "model": list(models.ids)}
+    if models.info(session.model).thinking:
+        choices[THOUGHT_LEVEL] = [level for level, _, _ in EFFORTS]
     if option not in choices:
-        raise _unknown("configId", choices, option)
+        raise _unknown("configId", list(choices), option)
     if value not in choices[option]:
         raise _unknown(option, choices[option], value)
     return str(value)
 
 
-def _unknown(name: str, choices: Iterable[str], value: object) -> RpcError:
-    details = f"{name}: must be one of {', '.join(choices)}, not {repr(value)[:100]}"
+def _unknown(name: str, choices: list[str], value: object) -> RpcError:
+    told: Iterable[str] = choices if len(choices) <= MOST_TOLD else [*choices[:MOST_TOLD], "..."]
+    details = f"{name}: must be one of {', '.join(told)}, not {repr(value)[:100]}"
     return RpcError.with_details(INVALID_PARAMS, details)

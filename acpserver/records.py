@@ -34,12 +34,16 @@ def user(message_id: str, prompt: list[dict[str, object]]) -> Record:
     return _timed({"type": "user", "messageId": message_id, "prompt": prompt})
 
 
-def assistant(parts: list[Part], ids: list[str], usage: Usage | None, whole: bool) -> Record:
+def assistant(
+    parts: list[Part], ids: list[str], usage: Usage | None, whole: bool, cost: float | None = None
+) -> Record:
     """What one model call gave; `ids` are the message ids of its text parts, in order. Not `whole`: the
-    answer was cut off, and what is here is what had come."""
+    answer was cut off, and what is here is what had come. `cost` is in USD, None when no price is known."""
     record: Record = {"type": "assistant", "parts": [_part(part) for part in parts], "messageIds": ids}
     if usage:
         record["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.thought_tokens]
+    if usage and cost is not None:
+        record["cost"] = cost
     if not whole:
         record["cut"] = True
     return _timed(record)
@@ -105,6 +109,8 @@ class Conversation:
         self.answers: dict[str, str] = {}
         """What the user said "always" to: tool name -> "allow" or "deny"."""
         self.usage = Usage()
+        self.cost: float | None = 0.0
+        """USD for all model calls; None as soon as there was one whose price is not known."""
         self.turns = 0
         self.damaged = 0
         """How many lines were no record, or one that is damaged or of an unknown type."""
@@ -139,6 +145,9 @@ class Conversation:
         counts = record.get("usage")
         if counts:
             self.usage = self.usage.plus(Usage(*counts))  # type: ignore[misc]
+            cost = record.get("cost")
+            known = self.cost is not None and isinstance(cost, (int, float))
+            self.cost = self.cost + cost if known else None  # type: ignore[operator]
         if any(not isinstance(part, (Thought, Opaque)) for part in parts):
             self.messages.append(Message("assistant", parts))
 

@@ -11,22 +11,20 @@ import threading
 import time
 
 from acpserver import session_file
-from acpserver.agent import translate
+from acpserver.auth_methods import AuthMethods
 from acpserver.client import Client
-from acpserver.config import OFFLINE, Config
-from acpserver.errors import (
-    AUTH_REQUIRED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    RpcError,
-)
+from acpserver.config import OFFLINE, Config, Loader
+from acpserver.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from acpserver.llm import http
 from acpserver.llm.providers import Models
-from acpserver.options import config_options, valid_choice
+from acpserver.model_lists import ModelLists
+from acpserver.option_methods import OptionMethods
 from acpserver.processes import Children
+from acpserver.provider_methods import ProviderMethods
+from acpserver.redaction import Secrets
 from acpserver.rpc.call import Call, Handler, run_handler
 from acpserver.rpc.connection import Connection
-from acpserver.session import Turn
+from acpserver.session import Session, Turn
 from acpserver.session_methods import CAPABILITIES, SessionMethods
 from acpserver.sessions import Sessions
 from acpserver.store import Store
@@ -41,37 +39,38 @@ PROTOCOL_VERSION = 1
 MOST_CONTROL = 4
 STOP_SECONDS = 1.2  # how long the end of input waits for turns and slow requests
 
-CONFIGURED = {"id": "configured", "name": "Use the configured model", "description": "Nothing to do."}
-OFFLINE_METHOD = {
-    "id": OFFLINE,
-    "name": "Use the offline model",
-    "description": "No key and no network: a demo that follows simple commands. For a real model, set "
-    "ACPSERVER_MODEL and, for an endpoint of your own, ACPSERVER_BASE_URL, or start acpserver with --model.",
-}
-
 
 class Server:
-    """One agent process. `connect` gives it the link to the editor before `run`."""
+    """One agent process. `connect` gives it the link to the editor before `run`.
 
-    def __init__(self, config: Config):
+    `load` reads the configuration anew; `secrets` is what log and trace hide.
+    """
+
+    def __init__(self, config: Config, load: Loader | None = None, secrets: Secrets | None = None):
         self.config = config
         self.models = Models(config)
-        self.children = Children([config.api_key_env])
+        self.children = Children(config.key_variables)
         self._client: Client | None = None
-        self._sessions = Sessions(Store(config.state_dir), [model for model, _ in self.models.names()])
-        self._authenticated = self.models.configured  # written by the reader only
+        self._sessions = Sessions(Store(config.state_dir), self.models.ids)
+        self._options = OptionMethods(self._sessions, self.models, lambda: self._editor)
+        self._lists = ModelLists(self.models, config.state_dir, self._options.announce)
+        self._lists.use_stored()
+        secrets = secrets or Secrets(config.secrets)
+        self._auth = AuthMethods(config, self.models, load, secrets, self._offer_changed)
+        self._providers = ProviderMethods(self.models, secrets, self._offer_changed)
         tools = builtin_tools(self.children)
         self._turns = Turns(self.models, tools, config, lambda: self._editor)
         self._control = WorkerPool("control", MOST_CONTROL)
-        self._choices = WorkerPool("choice", 1)  # one thread: the choice that came last must hold
 
     def handlers(self) -> dict[str, Handler]:
         """The method table."""
-        methods = SessionMethods(self._sessions, self.models, self.children)
+        methods = SessionMethods(
+            self._sessions, self.models, self.children, lambda: self._auth.config.permissions, self._opened
+        )
         return {
             "initialize": self._initialize,
-            "authenticate": self._authenticate,
-            "logout": self._logout,
+            "authenticate": lambda call: self._controlled(self._auth.authenticate(call))(call),
+            "logout": lambda call: self._controlled(self._auth.logout(call))(call),
             "session/new": self._opening(methods.new),
             "session/load": self._opening(lambda call: methods.load(call, self._editor)),
             "session/resume": self._opening(methods.resume),
@@ -81,9 +80,8 @@ class Server:
             "session/close": self._controlled(methods.close),
             "session/prompt": self._prompt,
             "session/cancel": self._cancel,
-            "session/set_mode": self._set_mode,
-            "session/set_model": self._set_model,
-            "session/set_config_option": self._set_config_option,
+            **self._options.handlers(),
+            **self._providers.handlers(),
         }
 
     def connect(self, connection: Connection) -> None:
@@ -99,10 +97,11 @@ class Server:
         """End everything: turns, requests to the client, children. Takes at most about two seconds."""
         for session in self._sessions.all():
             session.cancel(reason)
+        self._lists.close()
         self._connection.close()
         deadline = time.monotonic() + STOP_SECONDS
         # Slow requests that were read are answered too: some clients send session/new and end the input.
-        for pool in (self._control, self._choices, self._turns):
+        for pool in (self._control, self._options, self._turns):
             pool.wait_idle(max(0.0, deadline - time.monotonic()))
         self.children.close()
 
@@ -112,19 +111,20 @@ class Server:
         """The answer says what works; asked again, it starts over with the new capabilities."""
         capabilities = call.params.get("clientCapabilities")
         self._client = Client(self._connection, capabilities if isinstance(capabilities, dict) else {})
-        method = CONFIGURED if self.models.configured else OFFLINE_METHOD
+        image = self.models.info(self.models.default).images
         call.answer(
             {
                 "protocolVersion": PROTOCOL_VERSION,
                 "agentCapabilities": {
                     "loadSession": True,
-                    "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+                    "promptCapabilities": {"image": image, "audio": False, "embeddedContext": True},
                     "mcpCapabilities": {"http": False, "sse": False},
                     "sessionCapabilities": CAPABILITIES,
                     "auth": {"logout": {}},
+                    "providers": {},
                 },
                 "agentInfo": {"name": "acpserver", "title": "acpserver", "version": __version__},
-                "authMethods": [method],
+                "authMethods": self._auth.announce(self._client),
             }
         )
         threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
@@ -135,52 +135,22 @@ class Server:
         if self.models.default != OFFLINE:
             http.warm_up()
 
-    def _authenticate(self, call: Call) -> None:
-        expected = "configured" if self.models.configured else OFFLINE
-        if call.params.get("methodId") not in (expected, OFFLINE):
-            raise RpcError.with_details(
-                INVALID_PARAMS, f"methodId: unknown, the methods are those of initialize ({expected})"
-            )
-        self._authenticated = True
-        call.answer({})
+    def _opened(self, session: Session, shown: list[tuple[str, str]]) -> None:
+        """The client knows the session now: tell it of models that have come since, and look for more."""
+        self._options.opened(session, shown)
+        self._refresh_lists()
 
-    def _logout(self, call: Call) -> None:
-        self._authenticated = False
-        call.answer({})
+    def _offer_changed(self) -> None:
+        """Another configuration holds, or a provider was set: its list may be stored, or must be fetched."""
+        self._lists.use_stored()
+        self._options.announce()
+        if self._client is not None:
+            self._refresh_lists()
 
-    def _need_authentication(self) -> None:
-        if not self._authenticated:
-            details = self.config.missing or "You are logged out: authenticate first"
-            raise RpcError.with_details(AUTH_REQUIRED, f"{details}. Or authenticate with the offline model.")
-
-    # Options
-
-    def _set_mode(self, call: Call) -> None:
-        self._apply(call, "mode", call.params.get("modeId"), {})
-
-    def _set_model(self, call: Call) -> None:
-        self._apply(call, "model", call.params.get("modelId"), {})
-
-    def _set_config_option(self, call: Call) -> None:
-        self._apply(call, str(call.params.get("configId")), call.params.get("value"), None)
-
-    def _apply(self, call: Call, option: str, value: object, result: dict[str, object] | None) -> None:
-        """Set one option: at once in memory, then on disk; the answer after that, and the updates that make
-        every view of it agree (rule N2)."""
-        session = self._sessions.get(str(call.params.get("sessionId", "")))
-        choice = valid_choice(self.models, option, value)
-        session.choose(option, choice)
-
-        def finish(call: Call) -> None:
-            session.record_choice(option, choice)
-            options = config_options(session, self.models)
-            call.answer({"configOptions": options} if result is None else result)
-            if option == "mode":
-                self._editor.update(session.id, translate.current_mode(choice))
-            if result is not None:
-                self._editor.update(session.id, translate.config_options(options))
-
-        self._choices.submit(lambda: run_handler(finish, call))
+    def _refresh_lists(self) -> None:
+        config = self._auth.config
+        if config.list_models and config.model != OFFLINE:
+            self._lists.refresh()
 
     # Turns
 
@@ -188,7 +158,7 @@ class Server:
         """Register the turn before the next line is read, so that a cancel right behind it finds it."""
         if not call.is_request:
             return
-        self._need_authentication()
+        self._auth.need()
         session = self._sessions.get(str(call.params.get("sessionId", "")))
         prompt = call.params.get("prompt")
         if not isinstance(prompt, list) or not prompt:
@@ -210,10 +180,10 @@ class Server:
         """A handler that needs authentication, run on the control pool."""
 
         def run(call: Call) -> None:
-            self._need_authentication()
-            self._controlled(handler)(call)
+            self._auth.need(reload=True)
+            handler(call)
 
-        return run
+        return self._controlled(run)
 
     def _controlled(self, handler: Handler) -> Handler:
         """The handler, run on the control pool."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from acpserver import records
 from acpserver.cancel import CancelFlag
+from acpserver.config_file import Permissions
 from acpserver.llm.types import ToolCall
 from acpserver.mcp import McpServers
-from acpserver.permissions import DEFAULT_MODE
 from acpserver.records import Conversation, Record
 from acpserver.rpc.call import Call
 from acpserver.session_file import SessionFile
@@ -70,6 +70,7 @@ class Session:
         self.roots = roots  # absolute; cwd is the first
         self.file = file
         self.servers: McpServers | None = None  # those of the last request that opened the session
+        self.permissions = Permissions()  # the user's, as the project in `cwd` tightens them
         self.last_used = time.monotonic()
         self.story = threading.RLock()
         """Held while the file is used, while a record and the update that tells it go out together, and
@@ -147,15 +148,16 @@ class Session:
     @property
     def mode(self) -> str:
         """The session's mode."""
-        return self._option("mode", DEFAULT_MODE)
+        return self.option("mode", self.permissions.mode)
 
     @property
     def model(self) -> str:
         """The session's model; the default where this process no longer has what was chosen."""
-        chosen = self._option("model", self._models[0])
+        chosen = self.option("model", self._models[0])
         return chosen if chosen in self._models else self._models[0]
 
-    def _option(self, option: str, default: str) -> str:
+    def option(self, option: str, default: str) -> str:
+        """The value that was chosen for an option."""
         chosen = self._chosen.get(option)
         return chosen[-1] if chosen else self.conversation.options.get(option, default)
 
@@ -176,6 +178,12 @@ class Session:
         if count > 0:
             self.note(records.reported(count))
         return count
+
+    def untold_remarks(self) -> tuple[str, ...]:
+        """What the user should know about the project's file, each time the session is opened."""
+        remarks = self.permissions.remarks
+        self.permissions = self.permissions._replace(remarks=())
+        return remarks
 
     def untold_problem(self) -> str:
         """Why the session cannot be saved, each reason once."""

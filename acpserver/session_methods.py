@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from acpserver import workspace
+from acpserver import config_file, workspace
 from acpserver.agent import translate
 from acpserver.agent.replay import replay
 from acpserver.agent.translate import Update
 from acpserver.client import Client
+from acpserver.config_file import Permissions
 from acpserver.errors import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from acpserver.llm.providers import Models
 from acpserver.mcp import McpServers
@@ -35,36 +36,49 @@ CAPABILITIES: dict[str, object] = {
 
 
 class SessionMethods:
-    """One handler for each method; the parameters have been checked against the schema."""
+    """One handler for each method; the parameters have been checked against the schema.
 
-    def __init__(self, sessions: Sessions, models: Models, children: Children):
+    `permissions` gives those of the user; `opened` is called, after the answer, with each session that the
+    client may use from now on and the models that it was told of.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        models: Models,
+        children: Children,
+        permissions: Callable[[], Permissions],
+        opened: Callable[[Session, list[tuple[str, str]]], None],
+    ):
         self._sessions = sessions
         self._models = models
         self._children = children
+        self._permissions = permissions
+        self._opened = opened
 
     def new(self, call: Call) -> None:
         """Answered once the session is on disk: some clients end the process at once and load it later."""
         session = self._sessions.create(*_folders(call))
-        self._connect_servers(session, call)
-        call.answer({"sessionId": session.id, **session_state(session, self._models)})
+        self._prepare(session, call)
+        self._answer(call, session, {"sessionId": session.id})
 
     def load(self, call: Call, client: Client) -> None:
         """Replay the whole conversation, then answer (rule S2)."""
         session = self._sessions.open(_session_id(call), *_folders(call))
-        self._connect_servers(session, call)
+        self._prepare(session, call)
         updates = client.updates(session.id, session.story, call.cancel)
         with session.story:
             for update in _told(session):
                 if call.cancel.is_set():
                     raise RpcError(REQUEST_CANCELLED)
                 updates.send(update)
-            call.answer(session_state(session, self._models))
+            self._answer(call, session, {})
 
     def resume(self, call: Call) -> None:
         """Go on without a replay (rule S3); the beginning of an id is enough when it is unique."""
         session = self._sessions.open(_session_id(call), *_folders(call), by_prefix=True)
-        self._connect_servers(session, call)
-        call.answer(session_state(session, self._models))
+        self._prepare(session, call)
+        self._answer(call, session, {})
 
     def fork(self, call: Call) -> None:
         """A new session with the same history; `_meta.messageId` names the last message it takes."""
@@ -73,8 +87,8 @@ class SessionMethods:
         session = self._sessions.fork(
             _session_id(call), *_folders(call), message_id if isinstance(message_id, str) else None
         )
-        self._connect_servers(session, call)
-        call.answer({"sessionId": session.id, **session_state(session, self._models)})
+        self._prepare(session, call)
+        self._answer(call, session, {"sessionId": session.id})
 
     def list(self, call: Call) -> None:
         """One page of stored sessions (rule S7)."""
@@ -111,6 +125,15 @@ class SessionMethods:
             session.wait_idle(CLOSE_SECONDS)
             if session.servers is not None:
                 session.servers.close()
+
+    def _prepare(self, session: Session, call: Call) -> None:
+        session.permissions = config_file.with_project(self._permissions(), session.cwd)
+        self._connect_servers(session, call)
+
+    def _answer(self, call: Call, session: Session, result: dict[str, object]) -> None:
+        shown = self._models.names()
+        call.answer({**result, **session_state(session, self._models)})
+        self._opened(session, shown)
 
     def _connect_servers(self, session: Session, call: Call) -> None:
         """Begin to connect the request's MCP servers; those that the session has already are kept."""

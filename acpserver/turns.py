@@ -62,9 +62,8 @@ class Turns:
             try:
                 with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
                     session.refresh()
-                    provider = self._models.provider(session.model)
-                    tools = {**self._tools, **self._server_tools(session, turn)}
-                    loop = TurnLoop(session, turn, self._editor(), provider, tools, self._config)
+                    tools = self._allowed_tools(session, turn)
+                    loop = TurnLoop(session, turn, self._editor(), self._models, tools, self._config)
                     reason = loop.run()
             except Cancelled:  # cancelled before it could begin
                 turn.call.answer({"stopReason": "cancelled"})
@@ -75,6 +74,14 @@ class Turns:
         if reason != "cancelled":
             session.file.sync()  # who cancels is waiting; there the disk comes after the answer
         turn.call.answer(prompt_result(reason, loop, session, turn))
+
+    def _allowed_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
+        """All tools but those that the user or the project denies; the user is told what of the project's
+        file does not hold."""
+        for remark in session.untold_remarks():
+            self._editor().updates(session.id, session.story, turn.cancel).remark(remark)
+        tools = {**self._tools, **self._server_tools(session, turn)}
+        return {name: tool for name, tool in tools.items() if name not in session.permissions.denied}
 
     def _server_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
         """The tools of the session's MCP servers; the user is told of servers that failed."""

@@ -19,6 +19,7 @@ from acpserver.agent.translate import Update
 from acpserver.client import Client, TurnUpdates
 from acpserver.config import Config
 from acpserver.errors import Cancelled, ProviderError
+from acpserver.llm.providers import Models
 from acpserver.llm.types import (
     Event,
     Finish,
@@ -26,7 +27,6 @@ from acpserver.llm.types import (
     ModelRequest,
     Opaque,
     Part,
-    Provider,
     Text,
     TextDelta,
     Thought,
@@ -36,6 +36,7 @@ from acpserver.llm.types import (
     Usage,
     Waiting,
 )
+from acpserver.options import effort
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 
@@ -65,14 +66,14 @@ class TurnLoop:
         session: Session,
         turn: Turn,
         client: Client,
-        provider: Provider,
+        models: Models,
         tools: dict[str, Tool],
         config: Config,
     ):
         self.session = session
         self.turn = turn
         self.client = client
-        self.provider = provider
+        self.models = models
         self.config = config
         self.usage: Usage | None = None
         self._updates = client.updates(session.id, session.story, turn.cancel)
@@ -141,18 +142,14 @@ class TurnLoop:
     def _stream(self) -> Answer:
         """One model call: send its updates, and record what came, also when it breaks off."""
         self.turn.cancel.check()
-        request = ModelRequest(
-            self.session.model,
-            system_prompt(self.session.cwd, self.session.roots),
-            tuple(self._messages),
-            self._specs,
-            self.config.max_tokens,
-        )
+        model = self.session.model  # a choice that the user makes holds from the next model call on
+        provider = self.models.provider(model)
+        request = self._request(model)
         answer = Answer()
         self._sink = sink = _Sink(answer, self._updates)
         whole = False
         try:
-            for event in self.provider.stream(request, self.turn.cancel):
+            for event in provider.stream(request, self.turn.cancel):
                 with self.session.story:
                     sink.take(event)
             whole = True
@@ -165,9 +162,32 @@ class TurnLoop:
                 else:
                     sink.end_text()
                 if answer.parts or answer.usage:
-                    self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole))
-        self._count(answer.usage)
+                    cost = self._cost(model, answer.usage)
+                    self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole, cost))
+        self._count(answer.usage, request.context_window)
         return answer
+
+    def _request(self, model: str) -> ModelRequest:
+        info = self.models.info(model)
+        limits = [limit for limit in (self.config.max_tokens, info.output_limit) if limit is not None]
+        must_limit = self.config.max_tokens is not None or self.models.dialect(model) == "anthropic"
+        return ModelRequest(
+            info.name,
+            system_prompt(self.session.cwd, self.session.roots),
+            tuple(self._messages),
+            self._specs,
+            min(limits) if limits and must_limit else None,
+            effort(self.session, self.models),
+            info.images,
+            info.context_window or self.config.context_window,
+        )
+
+    def _cost(self, model: str, usage: Usage | None) -> float | None:
+        """What a call has cost in USD, None when that is not known."""
+        price = self.models.info(model).price
+        if usage is None or price is None:
+            return None
+        return price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
 
     def _unfinished(self) -> list[Update]:
         """What a replay in mid-turn tells behind the records. Called with the session's `story` held."""
@@ -178,12 +198,12 @@ class TurnLoop:
         running = self.turn.running_call
         return [translate.tool_started(running)] if running is not None else []
 
-    def _count(self, usage: Usage | None) -> None:
+    def _count(self, usage: Usage | None, window: int | None) -> None:
         if usage is None:
             return
         self.usage = self.usage.plus(usage) if self.usage else usage
-        if self.config.context_window:
-            self._updates.send(translate.usage_update(usage, self.config.context_window))
+        if window:
+            self._updates.send(translate.usage_update(usage, window, self.session.conversation.cost))
 
     def _tell_problem(self) -> None:
         """Tell the user once that the session cannot be saved."""

@@ -119,9 +119,12 @@ def plan(entries: list[dict[str, object]]) -> Update:
     return {"sessionUpdate": "plan", "entries": entries}
 
 
-def usage_update(usage: Usage, window: int) -> Update:
-    """Tokens in the context and the size of the window."""
-    return {"sessionUpdate": "usage_update", "used": usage.total_tokens, "size": window}
+def usage_update(usage: Usage, window: int, cost: float | None = None) -> Update:
+    """Tokens in the context, the size of the window, and what the session has cost in USD, if known."""
+    update: Update = {"sessionUpdate": "usage_update", "used": usage.total_tokens, "size": window}
+    if cost is not None:
+        update["cost"] = {"amount": round(cost, 6), "currency": "USD"}
+    return update
 
 
 def prompt_usage(usage: Usage) -> dict[str, object]:

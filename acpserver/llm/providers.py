@@ -1,61 +1,180 @@
-"""Which provider serves which model: the table of models that this process can use.
+"""Which provider serves which model: the models that this process can use now.
 
-Used by any thread; providers are made once and shared by all turns.
+Any thread may ask. What can change (the configuration that is read anew, a provider that the client sets, a
+list of models that has come) replaces the whole table in one step.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
+from acpserver import provider_setup
+from acpserver.catalog import ModelInfo, Price
 from acpserver.config import OFFLINE, Config
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.offline import OfflineModel
 from acpserver.llm.types import Endpoint, Provider
+from acpserver.provider_setup import ProviderSetup
+
+MOST_LISTED = 60
+"""Models of one provider's own list that are offered: some have hundreds, and the whole offer stands in one
+line, which some clients cannot read when it is long."""
+
+OFFLINE_NAME = "Offline demo (no language model)"
+OFFLINE_INFO = ModelInfo(OFFLINE, price=Price(0, 0))
+
+
+class _Table(NamedTuple):
+    """One state of everything. The first id is that of the default model."""
+
+    usable: Mapping[str, ProviderSetup]
+    names: Mapping[str, str]  # id -> the name to show
+    missing: str  # why there is no default model but the offline one
 
 
 class Models:
-    """The configured model, if there is one, and the offline model."""
+    """The models of all usable providers, and the offline model."""
 
     def __init__(self, config: Config):
+        self._changing = threading.Lock()  # guards what the table is made of, and _http
         self._config = config
-        self._made_lock = threading.Lock()  # guards _http
-        self._http: HttpProvider | None = None
+        self._client_set: dict[str, ProviderSetup | None] = {}  # None: disabled
+        self._listed: dict[str, Sequence[str]] = {}  # a provider's own list
+        self._http: dict[Endpoint, HttpProvider] = {}
         self._offline = OfflineModel()
+        self.ids: list[str] = []
+        """Always the same list, changed in one step: the ids that can be chosen, the default first."""
+        self._table = self._made()
 
     @property
     def configured(self) -> bool:
-        """Whether the configuration names a model that can be called."""
-        return not self._config.missing
+        """Whether a model other than the offline one can be called, or the offline one is configured."""
+        return not self._table.missing
+
+    @property
+    def missing(self) -> str:
+        """Why not, for a person."""
+        return self._table.missing
 
     @property
     def default(self) -> str:
         """The model that a new session starts with."""
-        return self._config.model if self.configured else OFFLINE
+        return self.ids[0]
 
     def names(self) -> list[tuple[str, str]]:
         """(id, name to show) of each model that can be chosen, the default first."""
-        offline = (OFFLINE, "Offline demo (no language model)")
-        if self.default == OFFLINE:
-            return [offline]
-        return [(self._config.model, self._config.model), offline]
+        return list(self._table.names.items())
+
+    def setups(self) -> list[tuple[ProviderSetup, bool]]:
+        """Every provider, as it is or would be set up, and whether it is in use."""
+        with self._changing:
+            given = {one.name: one for one in self._config.providers}
+            usable = self._table.usable
+            return [(usable.get(name, one), name in usable) for name, one in given.items()]
+
+    def usable(self) -> list[ProviderSetup]:
+        """The providers that can be asked now."""
+        return list(self._table.usable.values())
+
+    def info(self, model: str) -> ModelInfo:
+        """What is known of a model of `names()`; `name` is what its provider calls it."""
+        setup, name = self._find(model)
+        return setup.info(name) if setup else OFFLINE_INFO
+
+    def dialect(self, model: str) -> str:
+        """How the model's server is spoken to; "" for the offline model."""
+        setup, _ = self._find(model)
+        return setup.dialect if setup else ""
 
     def provider(self, model: str) -> Provider:
-        """The provider for a model of `names()`."""
-        if model == OFFLINE:
+        """The provider for a model of `names()`; the offline model for any other."""
+        setup, _ = self._find(model)
+        if setup is None:
             return self._offline
-        with self._made_lock:
-            if self._http is None:
-                self._http = HttpProvider(endpoint(self._config))
-            return self._http
+        wanted = self.endpoint(setup)
+        with self._changing:
+            if wanted not in self._http:
+                self._http[wanted] = HttpProvider(wanted)
+            return self._http[wanted]
+
+    def endpoint(self, setup: ProviderSetup) -> Endpoint:
+        """How a provider is reached, with the limits of the configuration."""
+        return endpoint(setup, self._config)
+
+    def reload(self, config: Config) -> None:
+        """Use another configuration. What the client has set stays."""
+        with self._changing:
+            self._config = config
+            self._table = self._made()
+
+    def route(self, name: str, dialect: str, base_url: str, headers: Mapping[str, str]) -> None:
+        """Reach a provider as the client says, for as long as this process lives. The user's own key is not
+        sent there. Raises `KeyError` for an unknown provider."""
+        with self._changing:
+            before = {one.name: one for one in self._config.providers}[name]
+            self._client_set[name] = replace(
+                before,
+                dialect=dialect,
+                base_url=base_url,
+                headers=tuple(headers.items()),
+                api_key="",
+                needs_key=False,
+            )
+            self._table = self._made()
+
+    def disable(self, name: str) -> None:
+        """Use a provider no more, for as long as this process lives."""
+        with self._changing:
+            self._client_set[name] = None
+            self._table = self._made()
+
+    def take_lists(self, listed: Mapping[str, Sequence[str]]) -> bool:
+        """Offer what providers say that they have; by provider. Returns whether that changes the offer."""
+        with self._changing:
+            before = self._table.names
+            self._listed.update(listed)
+            self._table = self._made()
+            return list(before) != list(self._table.names)
+
+    def _find(self, model: str) -> tuple[ProviderSetup | None, str]:
+        """The usable provider of a model, and its name there."""
+        usable = self._table.usable
+        main = usable.get(provider_setup.MAIN)
+        if model == OFFLINE:
+            return None, model
+        prefix, _, name = model.partition("/")
+        if name and prefix in usable and not (main and main.info(model) in main.models):
+            return usable[prefix], name
+        return main, model
+
+    def _made(self) -> _Table:
+        """The table, from what it is made of; `ids` follows it."""
+        setups = [self._client_set.get(one.name, one) for one in self._config.providers]
+        found = [one for one in setups if one is not None and not one.missing]
+        default, missing = provider_setup.choose([one for one in setups if one], self._config.model)
+        names: dict[str, str] = {}
+        for one in found:
+            listed = [name for name in self._listed.get(one.name, ()) if one.chats(name)][:MOST_LISTED]
+            for name in dict.fromkeys([*(model.name for model in one.models), *listed]):
+                names[one.id_of(name)] = name if one.name == provider_setup.MAIN else f"{name} ({one.title})"
+        names[OFFLINE] = OFFLINE_NAME
+        first = default or OFFLINE
+        names = {first: names.get(first, first), **names}
+        self.ids[:] = names
+        return _Table({one.name: one for one in found}, names, missing)
 
 
-def endpoint(config: Config) -> Endpoint:
-    """The endpoint that the configuration names."""
+def endpoint(setup: ProviderSetup, config: Config) -> Endpoint:
+    """How a provider is reached, with the limits of the configuration."""
     return Endpoint(
-        base_url=config.base_url,
-        dialect=config.dialect,
-        api_key=config.api_key,
-        api_key_source=f"environment variable {config.api_key_env}",
+        base_url=setup.base_url,
+        dialect=setup.dialect,
+        api_key=setup.api_key,
+        api_key_source=setup.key_source,
+        headers=setup.headers,
         connect_timeout=config.connect_timeout,
         idle_timeout=config.idle_timeout,
         retry_seconds=config.retry_seconds,

@@ -38,6 +38,11 @@ def checker(definition: str) -> Checker:
     return _build(definitions()[definition])
 
 
+def checker_of(schema: Schema) -> Checker:
+    """The checker of a schema that stands alone, such as that of a file."""
+    return _build(schema)
+
+
 def fits(checker: Checker, value: object) -> bool:
     """Whether `value` has no fault at all."""
     return next(checker.iter_errors(value), None) is None
@@ -93,12 +98,19 @@ def _properties(checker: Checker, known: dict[str, Checker], instance: Any, sche
             yield from _below(name, child, instance[name])
 
 
-def _other_properties(checker: Checker, child: Checker, instance: Any, schema: Schema) -> Iterator[Any]:
+def _other_properties(
+    checker: Checker, child: Checker | None, instance: Any, schema: Schema
+) -> Iterator[Any]:
+    """`child` is for every property that is not listed; None: there must be none."""
     if not isinstance(instance, dict):
         return
     known = schema.get("properties", ())
     for name, value in instance.items():
-        if name not in known:
+        if name in known:
+            continue
+        if child is None:
+            yield _error(f"unknown, known are {_listed(known)}", name)
+        else:
             yield from _below(name, child, value)
 
 
@@ -226,7 +238,7 @@ def _compile(schema: Schema, tag: str = "") -> Schema:
         compiled["properties"] = {**compiled.get("properties", {}), **own_properties}
     for key in ("items", "additionalProperties"):
         if key in schema:
-            compiled[key] = _build(schema[key])
+            compiled[key] = _build(schema[key]) if schema[key] is not False else None
     members = schema.get("oneOf") or schema.get("anyOf")
     if members and members[1:] == [{"type": "null"}]:
         compiled["nullable"] = _build(members[0])

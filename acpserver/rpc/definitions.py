@@ -19,6 +19,7 @@ Schema = dict[str, Any]
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "schema", _PACKAGE.parent / "schema")  # installed; checkout and editable install
 _TABLE = "methods.json"
+_CONFIG_FILE = "config_file.json"  # no part of the protocol: what the user's config.json may hold
 
 
 class Method(NamedTuple):
@@ -55,9 +56,14 @@ def definitions() -> Mapping[str, Schema]:
     """The definitions of all files by name; a name stands in one file only."""
     found: dict[str, Schema] = {}
     for path in sorted(_folder().glob("*.json")):
-        if path.name != _TABLE:
+        if path.name not in (_TABLE, _CONFIG_FILE):
             found.update(_read(path)["$defs"])
     return MappingProxyType(found)
+
+
+def config_file() -> Schema:
+    """The schema of config.json, which stands alone."""
+    return _read(_folder() / _CONFIG_FILE)
 
 
 def target(reference: str) -> str:

@@ -1,0 +1,179 @@
+"""Providers of models that everybody may use: where they are, which variables hold their keys, and a few of
+their models. Values only; any thread.
+
+Written after the vendors' public documentation in November 2026. Prices are those of the standard tier, in
+USD per million tokens; a model whose figures could not be confirmed has none. What a user's config.json says
+of a provider or a model comes first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Price(NamedTuple):
+    """USD per million tokens. `cached` is for input that the provider had in its cache; None: as the rest."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """What one call costs in USD; `cached_tokens` are part of `input_tokens`."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = max(0, input_tokens - cached_tokens)
+        return (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1e6
+
+
+class ModelInfo(NamedTuple):
+    """What is known of one model."""
+
+    name: str
+    context_window: int | None = None  # tokens
+    output_limit: int | None = None  # tokens of one answer
+    price: Price | None = None
+    images: bool = False
+    thinking: bool = False  # it can be told how much to think
+
+
+class KnownProvider(NamedTuple):
+    """A provider that needs nothing but a key."""
+
+    name: str
+    title: str
+    dialect: str
+    base_url: str
+    key_variables: tuple[str, ...]  # the first one that is set holds the key; none: it needs no key
+    url_variables: tuple[str, ...] = ()  # the first one that is set replaces `base_url`
+    models: tuple[ModelInfo, ...] = ()  # the first one is what a new session starts with
+    images: bool = False  # of models that are not listed here
+    thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
+    not_chat: tuple[str, ...] = ()  # parts of the names of models in its list that do not chat
+    open_list: bool = False  # its list of models is given to everybody, so a key cannot be tried with it
+
+
+_MILLION = 1_000_000
+
+KNOWN = (
+    KnownProvider(
+        "anthropic",
+        "Anthropic",
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        ("ANTHROPIC_API_KEY",),
+        ("ANTHROPIC_BASE_URL",),
+        (
+            ModelInfo("claude-sonnet-5-5", _MILLION, 128_000, Price(2, 10), True, True),
+            ModelInfo("claude-opus-5-5", _MILLION, 128_000, Price(4, 20), True, True),
+            ModelInfo("claude-sonnet-5", _MILLION, 128_000, Price(2, 10, 0.2), True, True),
+            ModelInfo("claude-haiku-4-5", 200_000, 64_000, Price(1, 5, 0.1), True, True),
+        ),
+        images=True,
+        thinking=(
+            "claude-3-7", "claude-fable", "claude-haiku-4", "claude-haiku-5", "claude-opus", "claude-sonnet",
+        ),
+    ),
+    KnownProvider(
+        "openai",
+        "OpenAI",
+        "openai-responses",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        ("OPENAI_BASE_URL",),
+        (
+            ModelInfo("gpt-5.5", 1_050_000, 128_000, Price(5, 30, 0.5), True, True),
+            ModelInfo("gpt-5.4", 1_050_000, 128_000, Price(2.5, 15, 0.25), True, True),
+            ModelInfo("gpt-5.4-mini", None, 128_000, Price(0.75, 4.5, 0.075), True, True),
+        ),
+        images=True,
+        thinking=("gpt-5", "gpt-6", "o1", "o3", "o4"),
+        not_chat=(
+            "audio", "babbage", "computer-use", "dall-e", "davinci", "deep-research", "embedding", "image",
+            "instruct", "moderation", "realtime", "search", "sora", "transcribe", "tts", "whisper",
+        ),
+    ),
+    KnownProvider(
+        "gemini",
+        "Google Gemini",
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        models=(
+            ModelInfo("gemini-3-flash-preview", 1_048_576, 65_536, Price(0.5, 3), True, True),
+            ModelInfo("gemini-3.1-pro-preview", 1_048_576, 65_536, Price(2, 12, 0.2), True, True),
+        ),
+        images=True,
+        thinking=("gemini-2.5", "gemini-3", "gemini-4"),
+        not_chat=("aqa", "embedding", "gemma", "image", "imagen", "live", "robotics", "tts", "veo"),
+    ),
+    KnownProvider(
+        "openrouter",
+        "OpenRouter",
+        "openai",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        models=(ModelInfo("openrouter/auto"),),
+        open_list=True,
+    ),
+    KnownProvider(
+        "deepseek",
+        "DeepSeek",
+        "openai",
+        "https://api.deepseek.com/v1",
+        ("DEEPSEEK_API_KEY",),
+        models=(ModelInfo("deepseek-flash", _MILLION, None, Price(0.14, 0.28)),),
+    ),
+    KnownProvider(
+        "mistral",
+        "Mistral",
+        "openai",
+        "https://api.mistral.ai/v1",
+        ("MISTRAL_API_KEY",),
+        models=(ModelInfo("mistral-large-latest"), ModelInfo("devstral-latest")),
+        not_chat=("embed", "moderation", "ocr", "transcribe", "voxtral"),
+    ),
+    KnownProvider(
+        "dashscope",
+        "Qwen (DashScope)",
+        "openai",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        ("DASHSCOPE_API_KEY",),
+        ("DASHSCOPE_BASE_URL",),
+        (ModelInfo("qwen3.8-max", _MILLION, None, Price(2, 6), thinking=True),),
+        thinking=("qwen3", "qwen-plus", "qwen-flash"),
+        not_chat=("asr", "audio", "embedding", "image", "ocr", "rerank", "tts", "wan"),
+    ),
+    KnownProvider(
+        "moonshot",
+        "Kimi (Moonshot)",
+        "openai",
+        "https://api.moonshot.ai/v1",
+        ("MOONSHOT_API_KEY",),
+        models=(ModelInfo("kimi-k2.6", None, None, Price(0.95, 4, 0.16)),),
+    ),
+    KnownProvider(
+        "ollama",
+        "Ollama",
+        "ollama",
+        "http://127.0.0.1:11434",
+        (),
+        ("OLLAMA_HOST",),
+        thinking=("deepseek-r1", "gpt-oss", "magistral", "qwen3"),
+        not_chat=("embed",),
+    ),
+)  # fmt: skip
+"""Where several could be used and nobody says which, the one that comes first here is."""
+
+DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
+"""The names that `llm.dialects` knows."""
+
+
+def known(name: str) -> KnownProvider | None:
+    """The known provider of this name."""
+    return next((provider for provider in KNOWN if provider.name == name), None)
+
+
+def speaker(dialect: str) -> KnownProvider:
+    """The known provider whose server is the usual one for a dialect."""
+    name = "openai" if dialect.startswith("openai") else dialect
+    return known(name) or KNOWN[0]

@@ -1,0 +1,164 @@
+"""The providers' own lists of models: fetched in the background, kept in the state folder for a day.
+
+Never in anybody's way: a fetch runs on a thread of its own pool, is short, and what fails is only logged. The
+stored lists are read once at start.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from acpserver.cancel import CancelFlag
+from acpserver.errors import Cancelled, ProviderError
+from acpserver.llm.http import HttpProvider
+from acpserver.llm.providers import Models
+from acpserver.llm.types import Endpoint
+from acpserver.provider_setup import MAIN, ProviderSetup
+from acpserver.workers import WorkerPool
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "models.json"
+FRESH_SECONDS = 24 * 3600.0
+AGAIN_SECONDS = 300.0  # after a failure
+CONNECT_SECONDS = 3.0
+IDLE_SECONDS = 5.0
+WHOLE_SECONDS = 10.0  # for one list
+LONGEST_NAME = 200  # characters; longer ones are left out
+MOST_NAMES = 2_000
+
+
+class ModelLists:
+    """Keeps `models` up to date. `changed` is called, on a background thread, when the offer has changed."""
+
+    def __init__(self, models: Models, state_dir: str, changed: Callable[[], None]):
+        self._models = models
+        self._path = os.path.join(state_dir, FILE_NAME) if state_dir else ""
+        self._changed = changed
+        self._pool = WorkerPool("lists", 4)
+        self._end = CancelFlag()
+        self._file_lock = threading.Lock()  # guards the file; held while it is written
+        self._lock = threading.Lock()  # guards the two below
+        self._known = self._read()
+        self._next: dict[str, float] = {}  # key -> time.time() before which it is not fetched
+
+    def use_stored(self) -> None:
+        """Offer what is stored of the providers that are usable now."""
+        with self._lock:
+            known = dict(self._known)
+        stored = {one.name: known[_key(one)]["models"] for one in self._asked() if _key(one) in known}
+        self._models.take_lists(stored)
+
+    def refresh(self) -> None:
+        """Begin to fetch every list that is not fresh. Never waits."""
+        now = time.time()
+        with self._lock:
+            due = [one for one in self._asked() if self._is_due(_key(one), now)]
+            self._next.update((_key(one), now + AGAIN_SECONDS) for one in due)
+        for one in due:
+            self._pool.submit(lambda one=one: self._fetch(one))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Break off what is being fetched."""
+        self._end.set("end")
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until nothing is fetched. False when `timeout` seconds were not enough."""
+        return self._pool.wait_idle(timeout)
+
+    def _asked(self) -> list[ProviderSetup]:
+        """The providers whose lists count; the endpoint of the flat settings offers the model they name."""
+        return [one for one in self._models.usable() if one.name != MAIN]
+
+    def _is_due(self, key: str, now: float) -> bool:
+        if now < self._next.get(key, 0.0):
+            return False
+        # A clock that went back must not make a list fresh for years.
+        return not now - FRESH_SECONDS < self._known.get(key, {"time": 0.0})["time"] <= now
+
+    def _fetch(self, one: ProviderSetup) -> None:
+        try:
+            names = fetch(self._models.endpoint(one), self._end)
+        except (ProviderError, Cancelled) as error:
+            log.info("the list of models of %s: %s", one.name, error)
+            return
+        names = [name for name in names if 0 < len(name) <= LONGEST_NAME and name.isprintable()][:MOST_NAMES]
+        self._keep(_key(one), names)
+        if self._models.take_lists({one.name: names}):
+            self._changed()
+
+    def _keep(self, key: str, names: list[str]) -> None:
+        """Remember a list, also for the next process."""
+        with self._file_lock:
+            known = {**self._read(), key: {"time": time.time(), "models": names}}
+            with self._lock:
+                self._known = known
+            if not self._path:
+                return
+            new = f"{self._path}.{os.getpid()}.new"
+            try:
+                os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                    json.dump(known, file)
+                os.replace(new, self._path)
+            except OSError as error:  # it is fetched again some other time
+                log.info("the lists of models cannot be stored: %s", error)
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """What is stored and looks as it should."""
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                value = json.load(file)
+        except (OSError, ValueError, RecursionError):  # nothing stored, or nothing of use
+            return {}
+        found: Mapping[object, object] = value if isinstance(value, dict) else {}
+        return {str(key): one for key, one in found.items() if _is_list(one)}  # type: ignore[misc]
+
+
+def fetch(endpoint: Endpoint, cancel: CancelFlag) -> list[str]:
+    """The names of the models that an endpoint offers; blocks for at most ten seconds.
+
+    Raises `ProviderError`, and `Cancelled` when `cancel` is set.
+    """
+    hurried = replace(
+        endpoint,
+        connect_timeout=min(CONNECT_SECONDS, endpoint.connect_timeout),
+        idle_timeout=min(IDLE_SECONDS, endpoint.idle_timeout),
+    )
+    provider = HttpProvider(hurried)
+    flag = CancelFlag()
+    timer = threading.Timer(WHOLE_SECONDS, flag.set, ("time limit",))
+    timer.daemon = True
+    timer.start()
+    try:
+        with cancel.waking(lambda: flag.set("cancelled")):
+            return provider.list_models(flag)
+    except Cancelled:
+        cancel.check()
+        raise ProviderError(
+            f"The list of models did not come within {WHOLE_SECONDS:.0f} seconds.", kind="network"
+        ) from None
+    finally:
+        timer.cancel()
+        provider.close()
+
+
+def _key(one: ProviderSetup) -> str:
+    """A list belongs to a provider at an address; what the address may hold as a secret stays out."""
+    return f"{one.name} {one.base_url.rpartition('@')[2].partition('?')[0]}"
+
+
+def _is_list(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("time"), (int, float))
+        and isinstance(value.get("models"), list)
+        and all(isinstance(name, str) for name in value["models"])
+    )

@@ -1,0 +1,230 @@
+"""Providers as this user has set them up: the known ones with their variables and stored keys, those of
+config.json, and the endpoint that the flat settings name. Values and pure functions; any thread.
+
+A provider is usable when it has an address and the key that it needs. A key goes only where it belongs: a
+variable that an endpoint of the user's own takes is not given to the vendor it is named after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from acpserver.catalog import KNOWN, KnownProvider, ModelInfo, Price, known
+
+MAIN = "main"
+"""The name of the endpoint of the flat settings; its models are called by their bare names."""
+
+OFFLINE = "offline"
+"""The name of the built-in model that needs no network and no key."""
+
+
+@dataclass(frozen=True)
+class ProviderSetup:
+    """One provider. The key and the headers are secret: never printed, never logged."""
+
+    name: str
+    title: str
+    dialect: str
+    base_url: str
+    api_key: str = field(default="", repr=False)
+    key_variable: str = ""  # the environment variable that holds it, or would
+    key_is_stored: bool = False  # it was not in the environment, but `acpserver login` has stored it
+    needs_key: bool = True
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    models: tuple[ModelInfo, ...] = ()  # the first one is what new sessions start with
+    images: bool = False  # of models that are not listed
+    thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
+    not_chat: tuple[str, ...] = ()
+    open_list: bool = False
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be used, for a person; "" when it can."""
+        if not self.base_url:
+            return f"The provider {self.name} has no base URL"
+        if self.needs_key and not self.api_key:
+            login = "" if self.name == MAIN else f", or run 'acpserver login {self.name}'"
+            return f"{self.title} needs a key: set the environment variable {self.key_variable}{login}"
+        return ""
+
+    @property
+    def key_source(self) -> str:
+        """Where the key is from, or would have to be, for people."""
+        if self.key_is_stored:
+            return f"key stored by 'acpserver login {self.name}'"
+        return f"environment variable {self.key_variable}" if self.key_variable else "configuration"
+
+    def id_of(self, model: str) -> str:
+        """The id under which a session knows a model of this provider."""
+        return model if self.name == MAIN else f"{self.name}/{model}"
+
+    def info(self, model: str) -> ModelInfo:
+        """What is known of a model: the longest listed name that its name is, or is a dated form of."""
+        listed = [one for one in self.models if model == one.name or model.startswith(f"{one.name}-20")]
+        if listed:
+            return max(listed, key=lambda one: len(one.name))._replace(name=model)
+        return ModelInfo(model, images=self.images, thinking=model.startswith(self.thinking))
+
+    def chats(self, model: str) -> bool:
+        """Whether a name in the provider's own list stands for a model that one can talk to."""
+        return not any(part in model for part in self.not_chat)
+
+
+def set_up(
+    given: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
+    stored: Mapping[str, str],
+    taken: Iterable[str],
+) -> tuple[ProviderSetup, ...]:
+    """All providers, those of config.json (`given`) first, then the other known ones.
+
+    `stored` are keys by provider; the environment comes before them. `taken` names variables whose key
+    belongs to an endpoint of the user's own.
+    """
+    reserved = {*taken, *(str(one["apiKeyEnv"]) for one in given.values() if "apiKeyEnv" in one)}
+    found = [_given(name, one, environ, stored) for name, one in given.items()]
+    for provider in KNOWN:
+        if provider.name not in given:
+            found.append(_known(provider, environ, stored.get(provider.name, ""), reserved))
+    return tuple(found)
+
+
+def _known(
+    provider: KnownProvider, environ: Mapping[str, str], stored: str, reserved: Iterable[str]
+) -> ProviderSetup:
+    """A known provider with what the environment says of it; without a key nobody meant for it."""
+    variable = _first_set([name for name in provider.key_variables if name not in reserved], environ)
+    url = environ.get(_first_set(provider.url_variables, environ), "").strip()
+    key = environ.get(variable, "").strip()
+    setup = ProviderSetup(
+        provider.name,
+        provider.title,
+        provider.dialect,
+        (_with_scheme(url) or provider.base_url).rstrip("/"),
+        api_key=key or stored,
+        key_variable=variable or next(iter(provider.key_variables), ""),
+        key_is_stored=bool(stored and not key),
+        needs_key=bool(provider.key_variables) and not url,
+        models=provider.models,
+        images=provider.images,
+        thinking=provider.thinking,
+        not_chat=provider.not_chat,
+        open_list=provider.open_list,
+    )
+    if not provider.key_variables and not url:
+        return replace(setup, base_url="")  # a local server that nobody has spoken of
+    return _elsewhere(setup) if url else setup
+
+
+def _elsewhere(setup: ProviderSetup) -> ProviderSetup:
+    """The provider at another address: what is known of the vendor's own server need not hold there.
+
+    Servers that only resemble OpenAI's speak its older dialect.
+    """
+    dialect = "openai" if setup.dialect == "openai-responses" else setup.dialect
+    return replace(setup, dialect=dialect, open_list=False)
+
+
+def _given(
+    name: str, one: Mapping[str, Any], environ: Mapping[str, str], stored: Mapping[str, str]
+) -> ProviderSetup:
+    """A provider of config.json; what it leaves out of a known one is as known."""
+    base = known(name)
+    variable = str(one.get("apiKeyEnv", ""))
+    if base is None:
+        setup = ProviderSetup(name, name, "openai", "", stored.get(name, ""), needs_key=bool(variable))
+    else:
+        setup = _known(base, environ, stored.get(name, ""), ())
+        if "baseUrl" in one:
+            setup = replace(_elsewhere(setup), needs_key=bool(variable))
+        elif not base.key_variables:
+            setup = replace(setup, base_url=setup.base_url or base.base_url)
+    if variable:
+        key, kept = environ.get(variable, "").strip(), stored.get(name, "")
+        setup = replace(
+            setup,
+            api_key=key or kept,
+            key_variable=variable,
+            key_is_stored=bool(kept and not key),
+            needs_key=True,
+        )
+    models = tuple(_model(model, info, setup) for model, info in one.get("models", {}).items())
+    listed = {model.name for model in models}
+    return replace(
+        setup,
+        title=str(one.get("title", setup.title)),
+        dialect=str(one.get("dialect", setup.dialect)),
+        base_url=str(one.get("baseUrl", setup.base_url)).rstrip("/"),
+        headers=tuple(one.get("headers", {}).items()),
+        models=(*models, *(model for model in setup.models if model.name not in listed)),
+    )
+
+
+def _model(name: str, given: Mapping[str, Any], setup: ProviderSetup) -> ModelInfo:
+    before = setup.info(name)
+    price = given.get("price")
+    return ModelInfo(
+        name,
+        given.get("contextWindow", before.context_window),
+        given.get("outputLimit", before.output_limit),
+        Price(price["input"], price["output"], price.get("cached")) if price else before.price,
+        given.get("images", before.images),
+        given.get("thinking", before.thinking),
+    )
+
+
+def _first_set(variables: Iterable[str], environ: Mapping[str, str]) -> str:
+    """The first of these variables that is set and not blank; "" when none is."""
+    return next((name for name in variables if environ.get(name, "").strip()), "")
+
+
+def _with_scheme(url: str) -> str:
+    """OLLAMA_HOST is written without a scheme, and as the address to listen on."""
+    if url and "://" not in url:
+        url = f"http://{url}" if ":" in url else f"http://{url}:11434"
+    return url.replace("://0.0.0.0", "://127.0.0.1", 1)
+
+
+def choose(providers: Sequence[ProviderSetup], wanted: str) -> tuple[str, str]:
+    """The id of the model that new sessions start with, and "": or "", and why there is none.
+
+    `wanted` is what the user set: "provider/model", a bare name, or "" for whatever is usable.
+    """
+    main = next((one for one in providers if one.name == MAIN), None)
+    usable = [one for one in providers if not one.missing]
+    if wanted == OFFLINE or (wanted and main):
+        return (wanted, "") if wanted == OFFLINE or not main or not main.missing else ("", main.missing)
+    if wanted:
+        return _wanted(providers, usable, wanted)
+    for one in usable:
+        if one.models:
+            return one.id_of(one.models[0].name), ""
+    if usable:
+        example = usable[0].id_of("NAME")
+        return "", f"No model is configured: set ACPSERVER_MODEL (or --model), for example to {example}"
+    return "", (
+        "No model is configured: set a provider's key (such as ANTHROPIC_API_KEY), run 'acpserver login', or "
+        "set ACPSERVER_MODEL (or --model) and ACPSERVER_BASE_URL"
+    )
+
+
+def _wanted(
+    providers: Sequence[ProviderSetup], usable: Sequence[ProviderSetup], wanted: str
+) -> tuple[str, str]:
+    prefix, _, model = wanted.partition("/")
+    named = next((one for one in providers if one.name == prefix and model), None)
+    if named:
+        return ("", named.missing) if named.missing else (wanted, "")
+    having = [one for one in usable if any(wanted == info.name for info in one.models)]
+    having = having or (list(usable) if len(usable) == 1 else [])
+    having = having or [one for one in usable if one.name == "openai"]
+    if len(having) == 1:
+        return having[0].id_of(wanted), ""
+    if having or usable:
+        ids = " or ".join(one.id_of(wanted) for one in (having or usable)[:4])
+        return "", f"It is not clear whose model {wanted} is: set the model to {ids}"
+    owner = next((one for one in providers if any(wanted == info.name for info in one.models)), None)
+    owner = owner or next(one for one in providers if one.name == "openai")
+    return "", owner.missing

@@ -1,0 +1,59 @@
+"""Keys that must stand nowhere: a growing set of texts, hidden wherever log or trace would show them.
+
+One `Secrets` per process, shared by everything that writes for people; any thread may add and hide.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from acpserver import jsontext
+
+HIDDEN = "***"
+SHORTEST = 4  # characters; hiding anything shorter would only garble the text
+
+
+class Secrets:
+    """A set of secrets, each known in the forms in which it could come by."""
+
+    def __init__(self, secrets: Iterable[str] = ()):
+        self._forms: tuple[str, ...] = ()  # replaced as a whole, the longest first
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Hide these texts from now on."""
+        forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
+        self._forms = tuple(sorted({*self._forms, *forms}, key=len, reverse=True))
+
+    def hide(self, text: str) -> str:
+        """`text` without any form of a secret."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, HIDDEN)
+        return text
+
+    def hide_bytes(self, data: bytes) -> bytes:
+        """Bytes of JSON or text, without any form of a secret."""
+        for form in self._forms:
+            data = data.replace(form.encode("utf-8", "surrogatepass"), HIDDEN.encode("ascii"))
+        return data
+
+    @classmethod
+    def of(cls, secrets: Iterable[str] | Secrets) -> Secrets:
+        """`secrets` itself when it is a set of secrets that may still grow, else a new one."""
+        return secrets if isinstance(secrets, Secrets) else cls(secrets)
+
+
+def _forms(secret: str) -> set[str]:
+    """The text as it is, inside JSON and a URL, and what base64 makes of it wherever it begins."""
+    data = secret.encode("utf-8", "surrogatepass")
+    forms = {secret, jsontext.dumps(secret)[1:-1], quote(data, safe="")}
+    for shift in range(3):
+        encoded = base64.b64encode(bytes(shift) + data).decode("ascii")
+        # The first and the last characters depend on what stands around the secret.
+        inner = encoded[(0, 2, 3)[shift] :].rstrip("=")[: -1 if (len(data) + shift) % 3 else None]
+        if len(inner) > 2 * SHORTEST:
+            forms |= {inner, inner.replace("+", "-").replace("/", "_")}
+    return forms
