@@ -172,6 +172,15 @@ def record(url: str, headers: dict[str, str], body: bytes) -> bytes:
     return b"".join(pieces)
 
 
+def without_notes(raw: bytes) -> bytes:
+    """The response without the headers in which a proxy tells about itself and its surroundings."""
+    head, gap, body = raw.partition(b"\r\n\r\n")
+    lines = [
+        line for line in head.split(b"\r\n") if not line.lower().startswith((b"x-litellm", b"llm_provider"))
+    ]
+    return b"\r\n".join(lines) + gap + body
+
+
 def main() -> None:
     """Record the cases that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -192,7 +201,7 @@ def main() -> None:
             request = dialect_request(options.base_url, options.dialect, options.model, case, extra)
         else:
             request = chat_request(options.base_url, options.model, CASES[name])
-        raw = record(*request)
+        raw = without_notes(record(*request))
         (folder / f"{name}.http").write_bytes(raw)
         print(f"{name}: {len(raw)} bytes, {raw.partition(bytes([13]))[0].decode()}", file=sys.stderr)
 

@@ -145,7 +145,7 @@ BROKEN: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
 ALL = {**STATUSES, **BROKEN}
 
 
-@pytest.mark.parametrize(("dialect", "fault"), itertools.product(DIALECTS, ALL))
+@pytest.mark.parametrize(("dialect", "fault"), list(itertools.product(DIALECTS, ALL)))
 def test_a_fault_ends_as_the_table_says(dialect: str, fault: str) -> None:
     make, expected = ALL[fault]
     gates: list[Gate] = []
@@ -434,7 +434,7 @@ def test_no_key_leaves_the_process(dialect: str, form: str, caplog: pytest.LogCa
             "query": Endpoint(f"{llm.base_url}?api_key={quote(KEY, safe='')}", dialect),
         }[form]
         if form == "query":  # the fake is strict about paths
-            llm._wire = wire = wire._replace(chat=re.compile(".*"))
+            llm.wire = wire = wire._replace(chat=re.compile(".*"))
         llm.script(error(400, f"the keys {' and '.join(FORMS)} are unknown"))
         llm.script(error(401, wire.error(401, f"Incorrect API key provided: {KEY}")))
         llm.script(wire.stream(HELLO).insert(0, wire.error_event(400, f"no such thing as {KEY}")))

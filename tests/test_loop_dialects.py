@@ -221,7 +221,7 @@ def test_the_context_and_what_of_it_was_cached_are_counted(talk: Talk) -> None:
 
 
 def test_what_breaks_before_anything_was_shown_is_tried_again(talk: Talk) -> None:
-    whole = server_of(talk)._wire.stream(text("yes"))
+    whole = server_of(talk).wire.stream(text("yes"))
     turn = talk.say("hi", whole.before_headers(Reset()), whole.first_pieces(0).then(Cut()), text("yes"))
     assert turn.wait() == "end_turn"
     assert turn.text == "yes"
@@ -229,7 +229,7 @@ def test_what_breaks_before_anything_was_shown_is_tried_again(talk: Talk) -> Non
 
 
 def test_what_breaks_later_is_told_and_the_conversation_goes_on(talk: Talk) -> None:
-    whole = server_of(talk)._wire.stream(text("half ", "and more"))
+    whole = server_of(talk).wire.stream(text("half ", "and more"))
     told = next(at for at, piece in enumerate(whole.steps) if b"half" in piece) + 1
     reply = talk.say("hi", whole.first_pieces(told).then(Cut())).wait_reply()
     assert reply.code == -32603
@@ -241,7 +241,7 @@ def test_what_breaks_later_is_told_and_the_conversation_goes_on(talk: Talk) -> N
 
 def test_an_answer_that_is_cancelled_leaves_a_history_that_the_server_takes(talk: Talk) -> None:
     stall = Stall()
-    whole = server_of(talk)._wire.stream(thought("hm") + text("half ") + tool_call("look", {"n": 1}))
+    whole = server_of(talk).wire.stream(thought("hm") + text("half ") + tool_call("look", {"n": 1}))
     told = next(at for at, piece in enumerate(whole.steps) if b"half" in piece) + 1
     turn = talk.say("hi", whole.insert(told, stall))
     turn.until("agent_message_chunk")
@@ -257,7 +257,7 @@ def test_an_image_reaches_the_model(talk: Talk) -> None:
     assert PNG in server_of(talk).requests[0].raw_body.decode().replace("\\/", "/")
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.permutations(MODELS, 2))
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(MODELS, 2)))
 def test_the_model_is_changed_in_mid_conversation(tmp_path: Path, first: str, second: str) -> None:
     """There and back: each server sees a history that it accepts, with its own signatures and no other's."""
     talk = Talk(tmp_path, first, second).new()

@@ -105,7 +105,7 @@ class AnswerParser:
 
     def _think(self, text: str) -> None:
         self._deltas.add(ThoughtDelta, text)
-        if self._own_reasoning:
+        if text and self._own_reasoning:
             self._thoughts.append(jsontext.mend_text(text))
 
     def _keep(self, data: dict[str, object]) -> None:

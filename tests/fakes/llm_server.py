@@ -84,7 +84,7 @@ class FakeLlm:
         self.violations: list[str] = []
         self._default = default
         self._api_key = api_key
-        self._wire = WIRES[dialect]
+        self.use(dialect)
         self._models = models
         self._tls = tls
         self._script: deque[Scripted] = deque()
@@ -103,6 +103,10 @@ class FakeLlm:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def use(self, dialect: str) -> None:
+        """Speak this dialect from now on."""
+        self.wire = WIRES[dialect]
 
     def script(self, *answers: Scripted) -> None:
         """Append answers for the coming requests."""
@@ -184,17 +188,17 @@ class FakeLlm:
         if refusal:
             return refusal
         if request.method == "GET":
-            return error(200, self._wire.listed(self._models))
+            return error(200, self.wire.listed(self._models))
         with self._changed:
             chosen = self._script.popleft() if self._script else self._default
         if chosen is None:
             return self._violation("no answer is scripted for this request")
         if callable(chosen):
             chosen = chosen(request)
-        return self._wire.stream(chosen) if isinstance(chosen, Reply) else chosen
+        return self.wire.stream(chosen) if isinstance(chosen, Reply) else chosen
 
     def _check(self, request: Request) -> Answer | None:
-        wire = self._wire
+        wire = self.wire
         if self._api_key and request.headers.get(wire.key_header) != wire.scheme + self._api_key:
             return error(401, wire.error(401, "Incorrect API key provided."))
         if request.method == "GET" and wire.models.fullmatch(request.path):
@@ -214,7 +218,7 @@ class FakeLlm:
     def _violation(self, words: str) -> Answer:
         with self._changed:
             self.violations.append(words)
-        return error(400, self._wire.error(400, words))
+        return error(400, self.wire.error(400, words))
 
 
 class _Writer:
