@@ -123,7 +123,8 @@ class Turns:
         if unasked and not _has_limit(call.params):
             place, reason = "result.stopReason", "cancelled, though nobody cancelled"
             self._unasked.append(Breach("P3", AGENT, place, reason, WARNING, related, answer.mark))
-        if answer.error is not None and not call.faults and not turn.cancelled:
+        is_wanted = not (call.faults or turn.cancelled or session.is_closed)
+        if answer.error is not None and is_wanted:
             yield from _unwilling(answer)
 
     def disturbed(self, side: str) -> None:
