@@ -112,6 +112,10 @@ class Recent:
         """What was said about `name`."""
         return self._names.get(name)
 
+    def discard(self, name: str) -> None:
+        """Forget `name`."""
+        self._names.pop(name, None)
+
     def __contains__(self, name: str) -> bool:
         return name in self._names
 

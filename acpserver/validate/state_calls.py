@@ -64,7 +64,9 @@ class ToolCalls:
             related = told.mark.line if told else None
             reason = f"{name!r} was reported before; changes are tool_call_update"
             yield Breach("K1", AGENT, f"{_HERE}.toolCallId", reason, related=related)
-            return
+            session.ended.discard(name)  # from here on it is taken for a new call
+            if told is not None:
+                return
         if "title" in update and not text(update, "title").strip():
             yield Breach("K4", AGENT, f"{_HERE}.title", "an empty title tells the user nothing")
         status = text(update, "status") or "pending"
