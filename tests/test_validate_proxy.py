@@ -325,6 +325,7 @@ def test_faults_are_reported_while_the_conversation_runs(tmp_path: Path) -> None
     with proxied(agent, "--report", str(report)) as process:
         assert process.stdin
         process.stdin.write(INITIALIZE)
+        wait_until(report.exists, "there is a report")
         wait_until(lambda: b"acp-validate:2:" in report.read_bytes(), "a fault is reported")
         assert process.poll() is None
         assert b" agent: " in report.read_bytes()
