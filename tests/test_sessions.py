@@ -326,6 +326,20 @@ def test_additional_folders_come_from_the_request_alone(tmp_path: Path) -> None:
         assert at.editor.request("session/load", wrong).code == -32602
 
 
+def test_a_load_while_the_user_is_asked(tmp_path: Path) -> None:
+    """The call that ended is told as it ended, the one that waits for the user as pending."""
+    answers: Iterator[str | None] = iter(["allow_once", None])
+    with stage(tmp_path, permission=lambda _: next(answers)) as at:
+        turn = at.prompt(bash("echo 1"), bash("echo 2"), text("end"))
+        request = at.editor.wait_request(number=2)
+        before = len(at.editor.updates(at.session))
+        assert "modes" in at.editor.request("session/load", params(at.session, tmp_path)).result
+        replayed = at.editor.updates(at.session)[before:]
+        assert [u["status"] for u in replayed if "status" in u] == ["pending", "completed", "pending"]
+        at.editor.answer(request, "allow_once")
+        assert turn.wait() == "end_turn"
+
+
 # Close, delete, cancel
 
 
