@@ -1,8 +1,8 @@
 """Real bytes of model servers, replayed: the same events whole, byte by byte and at random cuts.
 
-`captures/VENDOR/` holds chat completions, `captures/VENDOR/DIALECT/` the other APIs; `record_captures.py` makes
-the requests and the recordings. llama.cpp and the LiteLLM proxy before it are real servers with a real model.
-The cases `mock_*` come from aimock, a mock of the vendors' APIs, made by its author after their documentation.
+`captures/VENDOR/` holds chat completions, `captures/VENDOR/DIALECT/` the other APIs, both recorded with
+`record_captures.py`. llama.cpp and the LiteLLM proxy before it are real servers with a real model. The cases
+`mock_*` come from aimock, a mock of the vendors' APIs, made by its author after their documentation.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ _PAGE = 65536  # characters of a web page that are looked at
 def server_words(body: bytes) -> tuple[str, str]:
     """What a failed response says, and its codes: from JSON of any usual shape, HTML or plain text."""
     text = body.decode("utf-8", "replace").strip()
+    text = text.removeprefix("data:").lstrip()  # a refusal in the form of a stream
     if text[:1] in ("{", "["):
         try:
             return error_words(jsontext.loads(text))

@@ -1,8 +1,8 @@
 """How each dialect looks on the wire: the answers of the fake model server in the words of every API. Pure.
 
 A `Reply` is written once; `WIRES[dialect]` says at which path that API is asked, how it is given its key,
-what it demands of a request (the `*_rules` modules) and how a reply, an error and a list of models look there.
-Written after the vendors' public documentation. What is signed carries the signature of `signing.sign`.
+what it demands of a request (the `*_rules` modules) and how a reply, an error and a list look there. Written
+after the vendors' public documentation. What is signed carries the signature of `signing.sign`.
 """
 
 from __future__ import annotations

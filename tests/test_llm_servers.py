@@ -1,0 +1,151 @@
+"""What differs between servers that speak the OpenAI-compatible dialect. After their public documentation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from acpserver.llm.faults import Faults
+from acpserver.llm.listing import details_of
+from acpserver.llm.openai import OpenAi
+from acpserver.llm.openai_servers import SERVERS, server_at
+from acpserver.llm.sse import Item
+from acpserver.llm.types import (
+    Endpoint,
+    Image,
+    Message,
+    ModelRequest,
+    Opaque,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from acpserver.llm.wire import ModelDetails, origin
+
+ASKED = ModelRequest("m", "", (Message("user", (Text("hi"),)),), max_tokens=9, effort="low")
+
+
+def body_at(base_url: str, asked: ModelRequest = ASKED) -> dict:
+    return json.loads(OpenAi().chat(Endpoint(base_url, api_key="k"), asked).body)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "members"),
+    [
+        ("https://api.openai.com/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
+        ("https://x.openai.azure.com/openai/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
+        ("https://openrouter.ai/api/v1", {"max_tokens": 9, "reasoning": {"effort": "low"}}),
+        ("https://api.deepseek.com", {"max_tokens": 9}),
+        ("https://api.moonshot.ai/v1", {"max_tokens": 9}),
+        (
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            {"max_tokens": 9, "enable_thinking": True},
+        ),
+        ("https://api.groq.com/openai/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
+        ("http://127.0.0.1:8080/v1", {"max_tokens": 9, "reasoning_effort": "low"}),
+        ("https://notapi.openai.com.evil.example/v1", {"max_tokens": 9, "reasoning_effort": "low"}),
+    ],
+)
+def test_what_is_asked_of_a_server(base_url: str, members: dict) -> None:
+    common = {"model", "messages", "stream", "stream_options"}
+    assert {key: value for key, value in body_at(base_url).items() if key not in common} == members
+
+
+def test_mistral_takes_short_ids_and_no_stream_options() -> None:
+    calls = (ToolCall("call_0123456789", "look", {}), ToolCall("abcdefghi", "look", {}))
+    history = (
+        *ASKED.messages,
+        Message("assistant", calls),
+        Message("tool", tuple(ToolResult(call.id, "look", "r") for call in calls)),
+    )
+    body = body_at("https://api.mistral.ai/v1", ASKED._replace(messages=history))
+    assert "stream_options" not in body and "reasoning_effort" not in body
+    sent = [call["id"] for call in body["messages"][1]["tool_calls"]]
+    assert sent == [message["tool_call_id"] for message in body["messages"][2:]]
+    assert sent[1] == "abcdefghi" and sent[0].isalnum() and len(sent[0]) == 9
+
+
+def test_azure_is_asked_at_its_deployment_with_its_own_header() -> None:
+    endpoint = Endpoint(
+        "https://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21", api_key="the-key"
+    )
+    made = OpenAi().chat(endpoint, ASKED)
+    assert made.url == (
+        "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=2024-10-21"
+    )
+    assert made.headers["api-key"] == "the-key" and "Authorization" not in made.headers
+    assert OpenAi().models(endpoint).url.endswith("/deployments/d/models?api-version=2024-10-21")
+
+
+@pytest.mark.parametrize("base_url", ["https://api.deepseek.com", "https://api.moonshot.cn/v1"])
+def test_reasoning_goes_back_while_the_turn_goes_on(base_url: str) -> None:
+    endpoint = Endpoint(base_url, api_key="k")
+    one = OpenAi().parser(endpoint, ASKED, Faults(endpoint))
+    deltas = [{"reasoning_content": "h"}, {"reasoning_content": "m"}]
+    values = [{"choices": [{"delta": delta}]} for delta in deltas]
+    values.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    events = [event for value in values for event in one.feed([Item(json.dumps(value).encode())])]
+    kept = Opaque(origin(endpoint, "m"), {"reasoning_content": "hm"})
+    assert kept in [*events, *one.end()]
+    answer = Message("assistant", (kept, ToolCall("a", "look", {})))
+    history = (*ASKED.messages, answer, Message("tool", (ToolResult("a", "look", "r"),)))
+    body = body_at(base_url, ASKED._replace(messages=history))
+    assert body["messages"][1]["reasoning_content"] == "hm"
+    later = (*history, Message("assistant", (Text("ok"),)), *ASKED.messages)
+    assert "reasoning_content" not in body_at(base_url, ASKED._replace(messages=later))["messages"][1]
+    other = ASKED._replace(messages=history)
+    assert "reasoning_content" not in body_at("https://api.openai.com/v1", other)["messages"][1]
+
+
+def test_the_pieces_of_openrouters_reasoning_are_put_together_and_go_back() -> None:
+    endpoint = Endpoint("https://openrouter.ai/api/v1", api_key="k")
+    one = OpenAi().parser(endpoint, ASKED, Faults(endpoint))
+    pieces: list[dict] = [
+        {"type": "reasoning.text", "index": 0, "text": "h", "signature": None},
+        {"type": "reasoning.text", "index": 0, "text": "m", "signature": "s"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "xyz"},
+    ]
+    values = [{"choices": [{"delta": {"reasoning": "h", "reasoning_details": [piece]}}]} for piece in pieces]
+    for value in values:
+        one.feed([Item(json.dumps(value).encode())])
+    one.feed([Item(b'{"choices": [{"delta": {}, "finish_reason": "stop"}]}')])
+    kept = next(event for event in one.end() if isinstance(event, Opaque))
+    whole = [{"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}, pieces[2]]
+    assert kept.data == {"reasoning_details": whole}
+
+
+def test_images() -> None:
+    message = Message("user", (Text("what?"), Image("image/png", "AAAA")))
+    asked = ASKED._replace(messages=(message,), images=True)
+    assert body_at("https://api.openai.com/v1", asked)["messages"][0]["content"] == [
+        {"type": "text", "text": "what?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ]
+
+
+def test_hosts_are_whole_names() -> None:
+    assert server_at("https://API.OpenAI.com/v1") == SERVERS["api.openai.com"]
+    assert server_at("https://evil-openrouter.ai/v1") == server_at("http://localhost/v1")
+    assert server_at("https://[broken/v1") == server_at("http://localhost/v1")
+
+
+@pytest.mark.parametrize(
+    ("entry", "details"),
+    [
+        ({"id": "a", "context_length": 5}, ModelDetails(5)),
+        ({"id": "a", "max_model_len": 6}, ModelDetails(6)),
+        ({"id": "a", "meta": {"n_ctx_train": 7}}, ModelDetails(7)),
+        (
+            {
+                "id": "a",
+                "architecture": {"input_modalities": ["text", "image"]},
+                "supported_parameters": ["tools", "reasoning"],
+            },
+            ModelDetails(None, True, True, True),
+        ),
+        ({"id": "a", "context_length": "many"}, ModelDetails()),
+    ],
+)
+def test_what_lists_tell_about_models(entry: dict, details: ModelDetails) -> None:
+    assert details_of(entry) == details
