@@ -348,6 +348,44 @@ def test_search_finds_and_its_end_keeps_the_place(shown: Browser) -> None:
 
 
 @SERVES_ALL
+def test_search_takes_words_as_a_person_writes_them_and_marks_them(shown: Browser, tmp_path: Path) -> None:
+    talk = Conversation()
+    for said in ('He said "hi" (twice)', "He said hi twice", "nothing"):
+        talk.ask(CLIENT, "session/prompt", sessionId="a", prompt=words(said))
+    shown.open(written(tmp_path, talk.entries).as_uri())
+    shown.press("/", *'said "HI" (')
+    wait_for_count(shown, "1 of 3 messages")
+    assert lines(shown) == [1]
+    shown.press("Escape", "/", *"hi")
+    wait_for_count(shown, "2 of 3 messages")
+    assert shown.run("return [...CSS.highlights.get('found')].map(String)") == ["hi", "hi"]
+    shown.press("Escape")
+    assert shown.run("return CSS.highlights.has('found')") is False
+
+
+@SERVES_ALL
+def test_a_link_to_what_is_filtered_away_takes_the_filters_away(shown: Browser) -> None:
+    shown.press("f", "n", "n", "n", "n")
+    assert (selected(shown), text(shown, "#panel .group .link")) == (43, "line 1")
+    shown.run("document.querySelector('#panel .group .link').click()")
+    assert (selected(shown), focus(shown)) == (1, "scroller")
+    assert text(shown, "#count") == "82 messages"
+
+
+@SERVES_ALL
+@pytest.mark.parametrize("levels", [("warning", "error"), ("error", "info")])
+def test_the_worst_fault_of_a_message_stands_first(
+    shown: Browser, tmp_path: Path, levels: tuple[str, ...]
+) -> None:
+    talk = conversation.opened()
+    for level in levels:
+        talk.fault("schema", level, AGENT, "params.update", f"this is the {level}")
+    shown.open(written(tmp_path, talk.entries, talk.findings).as_uri())
+    assert text(shown, "#m4 .remark") == "schema+1this is the error"
+    assert shown.run("return document.getElementById('m4').classList.contains('level-error')")
+
+
+@SERVES_ALL
 def test_everything_can_be_done_with_keys(shown: Browser) -> None:
     assert focus(shown) == "scroller"
     shown.press("Down", "Down", "Down")
@@ -426,6 +464,8 @@ def test_text_can_be_read_in_light_and_dark(shown: Browser, theme: str) -> None:
         grounds.append(shown.run("return getComputedStyle(document.body).backgroundColor"))
     assert grounds == [{"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 29)"}[theme]] * 2
     assert shown.run(CONTRASTS) == []
+    shown.open(shown.run("return location.href"))
+    assert text(shown, "#theme") == f"Theme: {theme}"
     while text(shown, "#theme") != "Theme: system":
         shown.press("t")
 
@@ -487,7 +527,7 @@ def test_parallel_sessions_can_be_told_apart(shown: Browser, tmp_path: Path) -> 
     choose(shown, "session", "b")
     assert (lines(shown), shown.run(bars)) == ([2, 3, 5], 2)
     shown.press("Down", "Down")
-    assert text(shown, "#panel .facts").endswith("Withinturn session/prompt two 1.2 ms")
+    assert text(shown, "#panel .facts").partition("Within")[2] == "turn session/prompt two 1.2 ms"
 
 
 @SERVES_ALL
