@@ -11,10 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from acpserver import config, doctor, logs, sessions_command, system
+from acpserver import config, doctor, login, logs, sessions_command, system
 from acpserver.chat import command as chat
-from acpserver.config import SETTINGS, Config
+from acpserver.config import SETTINGS, Config, Loader
 from acpserver.errors import ConfigError
+from acpserver.redaction import Secrets
 from acpserver.rpc.connection import Connection
 from acpserver.server import Server
 from acpserver.transports.stdio import LineReader, LineWriter
@@ -26,6 +27,7 @@ DRAIN_SECONDS = 0.4  # how long the end waits for a client that still reads
 HINT = """\
 acpserver speaks the Agent Client Protocol on stdin and stdout: an editor starts it.
 Try it here:   acpserver chat
+Give it a key: acpserver login
 What is used:  acpserver doctor
 All flags:     acpserver --help
 """
@@ -39,8 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     options = parser().parse_args(arguments)
     try:
+        if options.command == "logout":  # also when what is stored cannot be read
+            return login.forget(config.credentials_file(os.environ), options.provider)
         settings = config.load(vars(options), os.environ)
-        logs.set_up(settings.log_level, settings.log_file, [settings.api_key])
+        secrets = Secrets(settings.secrets)
+        logs.set_up(settings.log_level, settings.log_file, secrets)
+        if options.command == "login" or getattr(options, "then", ""):
+            return login.run(settings, getattr(options, "provider", ""), secrets)
         if options.command == "chat":
             return chat.run(settings, vars(options), options.prompt, options.allow)
         if options.command == "doctor":
@@ -50,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdin is not None and sys.stdin.isatty() and options.command is None:
             sys.stderr.write(HINT)
             return 2
-        return serve(settings)
+        return serve(settings, secrets, lambda: config.load(vars(options), os.environ))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"acpserver: {error}\n")
         return 2
@@ -64,15 +71,21 @@ def parser() -> argparse.ArgumentParser:
     _add_settings(root, default=None)
     commands = root.add_subparsers(dest="command", metavar="COMMAND")
     acp = commands.add_parser("acp", help="serve ACP on stdin and stdout, as without a command")
+    # Clients that log in run what they were told to run, `acpserver acp`, with `login` behind it.
+    acp.add_argument("then", nargs="?", choices=("", "login"), default="", help=argparse.SUPPRESS)
     talk = commands.add_parser("chat", help="talk to the agent in this terminal")
     talk.add_argument("prompt", nargs="?", metavar="PROMPT", help="without it, prompts are read from stdin")
     answers = talk.add_mutually_exclusive_group()
     for flag, allow, text in (("--yes", True, "allow every tool call"), ("--no", False, "reject every one")):
         answers.add_argument(flag, dest="allow", action="store_const", const=allow, help=text)
     check = commands.add_parser("doctor", help="say what would be used and what is wrong with it")
+    enter = commands.add_parser("login", help="store the key of a provider of models")
+    leave = commands.add_parser("logout", help="remove stored keys")
+    for command, text in ((enter, "without it, you are asked"), (leave, "without it, all of them")):
+        command.add_argument("provider", nargs="?", default="", metavar="PROVIDER", help=text)
     stored = commands.add_parser("sessions", help="list, show, export or delete stored sessions")
     sessions_command.add_arguments(stored)
-    for command in (acp, talk, check):
+    for command in (acp, talk, check, enter):
         # SUPPRESS: a flag that is not given after the command must not undo the one before it.
         _add_settings(command, default=argparse.SUPPRESS)
     return root
@@ -89,12 +102,12 @@ def _add_settings(target: argparse.ArgumentParser, default: object) -> None:
             target.add_argument(flag, metavar=setting.name.upper(), default=default, help=setting.help)
 
 
-def serve(settings: Config) -> int:
+def serve(settings: Config, secrets: Secrets, load: Loader) -> int:
     """Serve ACP until the end of input (status 0) or a signal (143)."""
     input_fd, output_fd = system.take_stdio()
     system.ignore_broken_pipes()
-    trace = Trace(settings.trace, [settings.api_key]) if settings.trace else None
-    server = Server(settings)
+    trace = Trace(settings.trace, secrets) if settings.trace else None
+    server = Server(settings, load, secrets)
     writer = LineWriter(
         output_fd, tap=trace.outgoing if trace else None, on_broken=system.interrupt_main
     )

@@ -17,6 +17,7 @@ from acpserver.catalog import DIALECTS, KNOWN, ModelInfo, known, speaker
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
+from acpserver.redaction import secrets_in
 
 __all__ = ["OFFLINE", "SETTINGS", "Config", "Loader", "Setting", "load"]
 
@@ -135,8 +136,8 @@ class Config:
     @property
     def secrets(self) -> list[str]:
         """Everything that must never be shown."""
-        headers = [value for one in self.providers for _, value in one.headers]
-        return [one.api_key for one in self.providers] + headers + [value.split(" ")[-1] for value in headers]
+        found = [one.api_key for one in self.providers]
+        return found + [secret for one in self.providers for secret in secrets_in(one.headers)]
 
     @property
     def key_variables(self) -> list[str]:
@@ -196,6 +197,11 @@ def _with_keys(config: Config, given: Mapping[str, Any], environ: Mapping[str, s
         api_key=environ.get(config.key_variable, "").strip() if config.main else "",
         others=provider_setup.set_up(given, environ, stored, taken),
     )
+
+
+def credentials_file(environ: Mapping[str, str]) -> str:
+    """Where stored keys are, whatever else the configuration says."""
+    return credentials.path_beside(_folders(environ)[0])
 
 
 def _folders(environ: Mapping[str, str]) -> tuple[str, str]:

@@ -11,7 +11,8 @@ import os
 import select
 from collections.abc import Iterable
 
-HIDDEN = "***"
+from acpserver.redaction import Secrets
+
 LONGEST = 4_000  # bytes of one line on stderr: what a pipe takes whole when it takes anything
 
 
@@ -31,9 +32,9 @@ class StderrHandler(logging.Handler):
 class SecretFilter(logging.Filter):
     """Replaces secrets in every record."""
 
-    def __init__(self, secrets: Iterable[str]):
+    def __init__(self, secrets: Iterable[str] | Secrets):
         super().__init__()
-        self._secrets = [secret for secret in secrets if secret]
+        self._secrets = Secrets.of(secrets)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Rewrite the record; always let it pass."""
@@ -43,14 +44,14 @@ class SecretFilter(logging.Filter):
             text = f"{record.msg} {record.args!r}"
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
+        text = self._secrets.hide(text)
         record.msg, record.args, record.exc_info, record.exc_text = text, (), None, None
         return True
 
 
-def set_up(level: str, path: str, secrets: Iterable[str]) -> None:
-    """Send the package's log to `path`, or to stderr when it is empty. Raises `OSError`."""
+def set_up(level: str, path: str, secrets: Iterable[str] | Secrets) -> None:
+    """Send the package's log to `path`, or to stderr when it is empty; what is added to `secrets` later is
+    hidden, too. Raises `OSError`."""
     handler: logging.Handler
     handler = logging.FileHandler(path, encoding="utf-8") if path else StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))

@@ -12,7 +12,7 @@ from acpserver.errors import INVALID_PARAMS, ProviderError, RpcError
 from acpserver.llm.providers import Models
 from acpserver.llm.wire import check_headers, join_url
 from acpserver.provider_setup import ProviderSetup
-from acpserver.redaction import Secrets
+from acpserver.redaction import Secrets, secrets_in
 from acpserver.rpc.call import Call, Handler
 
 DIALECTS = {"openai": "openai", "anthropic": "anthropic"}
@@ -44,7 +44,7 @@ class ProviderMethods:
         base_url = str(call.params.get("baseUrl")).strip().rstrip("/")
         given = call.params.get("headers")
         headers = {str(key): str(value) for key, value in given.items()} if isinstance(given, dict) else {}
-        self._secrets.add(part for value in headers.values() for part in (value, value.split(" ")[-1]))
+        self._secrets.add(secrets_in(headers.items()))
         if api_type not in DIALECTS:
             raise _invalid(f"apiType: must be one of {', '.join(DIALECTS)}")
         try:

@@ -6,13 +6,15 @@ One `Secrets` per process, shared by everything that writes for people; any thre
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 from acpserver import jsontext
 
 HIDDEN = "***"
-SHORTEST = 4  # characters; hiding anything shorter would only garble the text
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+SHORTEST = 3  # characters; hiding anything shorter would only garble the text
 
 
 class Secrets:
@@ -44,6 +46,14 @@ class Secrets:
     def of(cls, secrets: Iterable[str] | Secrets) -> Secrets:
         """`secrets` itself when it is a set of secrets that may still grow, else a new one."""
         return secrets if isinstance(secrets, Secrets) else cls(secrets)
+
+
+def secrets_in(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """What in HTTP headers is secret: the whole value, and the token behind a scheme such as Bearer."""
+    for name, value in headers:
+        if _SECRET_HEADER.search(name):
+            yield value
+            yield value.split(" ")[-1]
 
 
 def _forms(secret: str) -> set[str]:

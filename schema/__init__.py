@@ -1,7 +1,8 @@
 """The project's JSON Schemas of the Agent Client Protocol, version 1 (draft 2020-12). Data only.
 
 `methods.json` is the table of methods: who receives it, the definitions of its params and its result.
-The other files hold the definitions, one file for each area; a definition's name is unique in all of them.
+`config_file.json` stands alone: what the user's config.json may hold. The other files hold the definitions,
+one file for each area; a definition's name is unique in all of them.
 
 Conventions besides JSON Schema's own:
 

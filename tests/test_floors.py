@@ -125,6 +125,7 @@ ROOMS = """
     chat.conversation
     chat.command
     doctor
+    login
     sessions_command
     cli
     __main__

@@ -16,7 +16,8 @@ from acpserver.rpc import definitions, schema
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
-FILES = sorted(path for path in (ROOT / "schema").glob("*.json") if path.name != "methods.json")
+OTHERS = ("methods.json", "config_file.json")
+FILES = sorted(path for path in (ROOT / "schema").glob("*.json") if path.name not in OTHERS)
 METHODS = sorted(schema.methods())
 
 

@@ -14,10 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from acpserver import jsontext
+from acpserver.redaction import HIDDEN, Secrets
 
 log = logging.getLogger(__name__)
-
-HIDDEN = "***"
 
 
 class Trace:
@@ -27,10 +26,10 @@ class Trace:
     "in" or "out", "message": the message}; a line that is no JSON stands as text under "text".
     """
 
-    def __init__(self, path: str, secrets: Iterable[str] = ()):
+    def __init__(self, path: str, secrets: Iterable[str] | Secrets = ()):
         self._file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")  # noqa: SIM115
         self._file_lock = threading.Lock()  # guards _file
-        self._secrets = [jsontext.dumps(secret)[1:-1].encode("ascii") for secret in secrets if secret]
+        self._secrets = Secrets.of(secrets)
 
     def incoming(self, line: bytes) -> None:
         """Write one line as it came."""
@@ -57,8 +56,7 @@ class Trace:
     def _write(self, direction: str, entries: list[bytes]) -> None:
         head = f'{{"time":{time.time():.6f},"direction":"{direction}",'.encode("ascii")
         data = b"".join(head + entry + b"}\n" for entry in entries)
-        for secret in self._secrets:
-            data = data.replace(secret, HIDDEN.encode("ascii"))
+        data = self._secrets.hide_bytes(data)
         with self._file_lock:
             try:
                 self._file.write(data)
