@@ -58,8 +58,12 @@ class OfficialSchema:
         """What does not fit."""
         if definition not in self._definitions:
             return
+        told = set()
         for error in self._validator(definition).iter_errors(value):
-            yield from _deepest(error)
+            for fault in _deepest(error):
+                if fault.steps not in told:
+                    told.add(fault.steps)
+                    yield fault
 
     def forgiveness(self, definition: str, value: object, steps: Steps) -> str:
         """Why a receiver goes on in spite of a fault at `steps`; "" when nothing says so."""
@@ -134,6 +138,8 @@ class OfficialSchema:
                     return part["items"]
             elif step in part.get("properties", {}):
                 return part["properties"][step]
+            elif isinstance(part.get("additionalProperties"), dict):
+                return part["additionalProperties"]
         return None
 
     def _unknown(self, schema: Any, value: object, steps: Steps) -> Iterator[tuple[Steps, list[str]]]:
@@ -175,27 +181,57 @@ def _tag_allows(member: Any, value: object) -> bool:
 def _deepest(error: Any) -> Iterator[Fault]:
     """The faults behind one error of `jsonschema`: those of the member of a union that was meant."""
     if error.validator not in ("oneOf", "anyOf") or not error.context:
-        if error.validator == "required":
-            missing = error.message.split("'")[1]
-            yield Fault((*error.absolute_path, missing), "required but missing")
-        else:
-            yield Fault(tuple(error.absolute_path), _reason(error))
+        yield _fault(error)
         return
     members: dict[int, list[Any]] = {}
     for inner in error.context:
         members.setdefault(inner.schema_path[0], []).append(inner)
-    fitting = [found for found in members.values() if not any(_is_tag(inner) for inner in found)]
-    if not fitting:
-        tags = [inner for found in members.values() for inner in found if _is_tag(inner)]
-        values = sorted({str(inner.validator_value) for inner in tags if inner.validator == "const"})
-        yield Fault(tuple(tags[0].absolute_path), f"not one of {', '.join(values)}")
+    tags = {index: _tag_of(member) for index, member in enumerate(error.validator_value)}
+    about_tag = {
+        index: [one for one in found if _is_tag(one, tags[index])] for index, found in members.items()
+    }
+    named = [found for index, found in members.items() if tags[index] and not about_tag[index]]
+    nearly = [
+        found for index, found in members.items() if tags[index] and len(found) == len(about_tag[index])
+    ]
+    untagged = [found for index, found in members.items() if not tags[index] and not about_tag[index]]
+    if named or (untagged and not nearly):
+        for inner in min(named or untagged, key=_unlikeness):
+            yield from _deepest(inner)
         return
-    for inner in min(fitting, key=len):
-        yield from _deepest(inner)
+    values = ", ".join(sorted({_const(member) for member in error.validator_value} - {""}))
+    name = next(filter(None, tags.values()), "")
+    yield Fault((*error.absolute_path, *([name] if name else [])), f"not one of {values}")
 
 
-def _is_tag(error: Any) -> bool:
-    return error.validator in ("const", "not")
+def _fault(error: Any) -> Fault:
+    if error.validator == "required":
+        missing = error.message.split("'")[1]
+        return Fault((*error.absolute_path, missing), "required but missing")
+    return Fault(tuple(error.absolute_path), _reason(error))
+
+
+def _unlikeness(errors: list[Any]) -> tuple[int, int]:
+    """How little a value looks like the member of a union that gives these errors."""
+    return sum(error.validator == "required" for error in errors), len(errors)
+
+
+def _tag_of(member: Any) -> str:
+    """The field whose one value says which member of a union is meant; "" for a member without one."""
+    return next((name for name, field in member.get("properties", {}).items() if "const" in field), "")
+
+
+def _const(member: Any) -> str:
+    """That one value; also of a member that is nothing but a value."""
+    field = member.get("properties", {}).get(_tag_of(member), member)
+    return str(field.get("const", ""))
+
+
+def _is_tag(error: Any, tag: str) -> bool:
+    """Whether an error says only that another member is meant."""
+    if error.validator == "required":
+        return bool(tag) and not error.relative_path and f"'{tag}'" in error.message
+    return error.validator in ("const", "not") or (bool(tag) and list(error.relative_path) == [tag])
 
 
 def _reason(error: Any) -> str:
