@@ -34,7 +34,7 @@ def image_marker(mime: str) -> str:
 
 
 def check_images(prompt: list[dict[str, object]]) -> None:
-    """Raise `RpcError` -32602 for images that no model would take: too large, too many, no base64."""
+    """Raise `RpcError` -32602, which says the limit, for images that no model would take."""
     sizes = [_size(block) for block in prompt if block.get("type") == "image"]
     details = ""
     if len(sizes) > MAX_IMAGES:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from acpserver.cancel import CancelFlag
+from acpserver.catalog import ModelInfo
 from acpserver.errors import ToolError
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.retry import Policy
@@ -70,6 +71,7 @@ class Talk:
         models = list(self.providers)
         inside = Inside(self.folder, None, FakeTool("look", _look, access="read"), model=models[0])
         inside.server.models.ids[:] = models
+        inside.server.models.info = lambda model: ModelInfo(model, images=True, thinking=True)
         inside.server.models.names = lambda: [(name, name) for name in models]  # type: ignore[method-assign]
         inside.server.models.provider = (  # type: ignore[method-assign]
             lambda model: Thinking(self.providers[model])
@@ -255,6 +257,19 @@ def test_an_image_reaches_the_model(talk: Talk) -> None:
     turn = talk.say([{"type": "text", "text": "what is it?"}, image], text("A picture."))
     assert turn.wait() == "end_turn"
     assert PNG in server_of(talk).requests[0].raw_body.decode().replace("\\/", "/")
+
+
+def test_an_image_that_is_too_large_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, "openai").new()
+    try:
+        data = base64.b64encode(bytes(6_000_000)).decode()
+        reply = talk.say([{"type": "image", "mimeType": "image/png", "data": data}]).wait_reply()
+        assert reply.code == -32602
+        assert "an image of 5.7 MiB is too large, the limit is 5 MiB" in reply.details
+        assert talk.say("hi", text("yes")).wait() == "end_turn"
+    finally:
+        talk.close()
+    assert len(server_of(talk).requests) == 1
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.permutations(MODELS, 2)))

@@ -6,8 +6,9 @@ import base64
 
 import pytest
 
-from acpserver.llm.types import Message, Text
-from acpserver.prompts import user_message
+from acpserver.errors import RpcError
+from acpserver.llm.types import Image, Message, Text
+from acpserver.prompts import check_images, user_message
 
 
 def blob(data: bytes, mime: str | None, uri: str = "file:///w/a%20b") -> dict[str, object]:
@@ -66,3 +67,46 @@ def test_blocks_keep_their_order_and_empty_ones_are_left_out() -> None:
 
 def test_a_damaged_resource_does_no_harm() -> None:
     assert user_message([{"type": "resource"}]).parts != ()
+
+
+def image(mime: str, data: bytes) -> dict[str, object]:
+    return {"type": "image", "mimeType": mime, "data": base64.b64encode(data).decode()}
+
+
+def test_images_stay_images_for_a_model_with_eyes() -> None:
+    prompt = [
+        {"type": "text", "text": "what?"},
+        image("image/png", b"abc"),
+        image("image/svg+xml", b"<svg/>"),
+    ]
+    parts = (Text("what?"), Image("image/png", "YWJj"), Text("[image: image/svg+xml]"))
+    assert user_message(prompt, images=True).parts == parts
+    assert user_message(prompt).parts[1] == Text("[image: image/png]")
+    damaged = {"type": "image", "mimeType": "image/png", "data": 5}
+    assert user_message([damaged], images=True).parts == (Text("[image: image/png]"),)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (
+            [image("image/png", bytes(5 * 1024 * 1024 + 1))],
+            "an image of 5.0 MiB is too large, the limit is 5 MiB",
+        ),
+        ([image("image/png", b"x")] * 21, "holds 21 images, and at most 20 can be sent"),
+        ([{"type": "image", "mimeType": "image/png", "data": "no base64!"}], "an image's data is not base64"),
+        ([{"type": "image", "mimeType": "image/png"}], "an image's data is not base64"),
+    ],
+    ids=["large", "many", "no base64", "no data"],
+)
+def test_images_that_no_model_takes_are_told_with_the_limit(
+    prompt: list[dict[str, object]], words: str
+) -> None:
+    with pytest.raises(RpcError) as caught:
+        check_images(prompt)
+    assert caught.value.code == -32602
+    assert words in caught.value.details
+
+
+def test_usual_images_pass() -> None:
+    check_images([{"type": "text", "text": "x"}, image("image/png", bytes(5 * 1024 * 1024))])

@@ -37,6 +37,7 @@ from acpserver.llm.types import (
     Waiting,
 )
 from acpserver.options import effort
+from acpserver.prompts import check_images
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 
@@ -106,7 +107,9 @@ class TurnLoop:
         return self.session.conversation.messages
 
     def _begin(self) -> None:
-        """Record the prompt; the first one gives the session its title."""
+        """Record the prompt; the first one gives the session its title. Raises `RpcError` for bad images."""
+        if self.models.info(self.session.model).images:
+            check_images(self.turn.prompt)
         damaged = self.session.unreported_damage()
         if damaged:
             lines = "One damaged line" if damaged == 1 else f"{damaged} damaged lines"
