@@ -112,7 +112,8 @@ class SessionFile:
         missing, kept. Nobody was told of what it was to hold, so there is no damage to report."""
         if self._torn:
             return b"\0\n" + _line(reported(1))  # not to be kept: it stands in the backlog as well
-        return b"\n" if _is_record(_tail(data)) else b"\n" + _line(reported(1))
+        tail = _tail(data)
+        return b"\n" if _is_record(tail) or not tail.strip() else b"\n" + _line(reported(1))
 
     def _create_with_backlog(self) -> None:
         """A file that is there whole or not at all."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acpserver import session_file
@@ -66,6 +66,9 @@ def test_what_another_process_appends_is_news(file: SessionFile) -> None:
     assert not file.has_news() and not other.has_news()
 
 
+@example(b"\t")
+@example(b"{}")
+@example(b"")
 @given(st.binary(max_size=30).filter(lambda piece: not piece.endswith(b"\n")))
 def test_a_torn_last_line_is_closed_off(tmp_path_factory: pytest.TempPathFactory, piece: bytes) -> None:
     path = tmp_path_factory.mktemp("torn") / "s.jsonl"
