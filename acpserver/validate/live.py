@@ -6,7 +6,8 @@ Pure; one `Lines` for each direction, used by one thread. The bytes are only loo
 from __future__ import annotations
 
 from acpserver import jsontext
-from acpserver.validate.findings import MAX_TEXT, Entry
+from acpserver.transports.trace import without_secrets
+from acpserver.validate.findings import CLIENT, MAX_TEXT, Entry
 
 LONGEST_LINE = 128 << 20  # bytes; what is longer is not looked at, so that memory stays bounded
 
@@ -59,3 +60,14 @@ def entry_of(number: int, time: float | None, sender: str, line: bytes) -> Entry
         problem = f"not JSON: {error}"
     text = line[: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
     return Entry(number, time, sender, message, text, problem, len(line))
+
+
+def trace_line(entry: Entry, line: bytes) -> bytes:
+    """One line of a trace, as acpserver's own `--trace` writes it, but with the message's text unchanged."""
+    body = b'"message":' + line.strip(b"\xef\xbb\xbf \t\r")
+    if entry.problem:
+        body = b'"text":' + jsontext.dumps(entry.text).encode("ascii")
+    elif (shown := without_secrets(entry.message)) is not entry.message:
+        body = b'"message":' + jsontext.dumps(shown).encode("ascii")
+    direction = "in" if entry.sender == CLIENT else "out"
+    return f'{{"time":{entry.time or 0:.6f},"direction":"{direction}",'.encode("ascii") + body + b"}\n"

@@ -17,10 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from acpserver import jsontext, system
-from acpserver.transports.trace import without_secrets
+from acpserver import system
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, WARNING, Entry, Finding
-from acpserver.validate.live import Lines, entry_of
+from acpserver.validate.live import Lines, entry_of, trace_line
 from acpserver.validate.proxy_feed import CLOSING, Frame, frames
 from acpserver.validate.report_text import block
 from acpserver.validate.validator import Validator
@@ -114,17 +113,9 @@ class Judge:
             self._report.flush()
 
     def _record(self, entry: Entry, line: bytes) -> None:
-        """One line of the trace, in the format of acpserver's own (see `transports.trace`)."""
-        body = b'"message":' + line.strip(b"\xef\xbb\xbf \t\r")
-        if entry.problem:
-            body = b'"text":' + jsontext.dumps(line[:65_536].decode("utf-8", "replace")).encode()
-        elif (shown := without_secrets(entry.message)) is not entry.message:
-            body = b'"message":' + jsontext.dumps(shown).encode()
-        direction = "in" if entry.sender == CLIENT else "out"
-        head = f'{{"time":{entry.time:.6f},"direction":"{direction}",'.encode("ascii")
         assert self._trace is not None
         with contextlib.suppress(OSError):  # a full disk must not end the judging
-            self._trace.write(head + body + b"}\n")
+            self._trace.write(trace_line(entry, line))
 
 
 def _end_orphan(pid: int) -> None:

@@ -92,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--unstable", action="store_true", help="allow the experimental parts of v1")
     parser.add_argument("--schema", metavar="FILE", help="an official schema file to judge by")
+    parser.add_argument("--traces", metavar="DIR", help="write each conversation to a file in DIR")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="what is printed")
     parser.add_argument("--list", action="store_true", help="list the scenarios and run none")
     parser.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- AGENT ARGS…", help="the agent")
@@ -112,10 +113,17 @@ def run(args: argparse.Namespace) -> int:
         return _cannot("name the agent after --" if chosen else "no scenario fits --only")
     if shutil.which(command[0]) is None:
         return _cannot(f"{command[0]}: there is no such program")
-    schema = Path(args.schema) if args.schema else None
     settings = Options(
-        command, given, args.timeout, args.start_timeout, unstable=args.unstable, schema=schema
+        command,
+        given,
+        args.timeout,
+        args.start_timeout,
+        unstable=args.unstable,
+        schema=Path(args.schema) if args.schema else None,
+        traces=Path(args.traces) if args.traces else None,
     )
+    if settings.traces is not None:
+        settings.traces.mkdir(parents=True, exist_ok=True)
     stage = Stage(settings)
     verdicts: list[Verdict] = []
     try:

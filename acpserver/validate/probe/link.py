@@ -11,10 +11,10 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from acpserver.validate.findings import AGENT, CLIENT, Finding
-from acpserver.validate.live import Lines, entry_of
+from acpserver.validate.live import Lines, entry_of, trace_line
 from acpserver.validate.probe.editor import Editor
 from acpserver.validate.probe.process import AgentProcess
 from acpserver.validate.probe.verdict import Broken
@@ -69,9 +69,16 @@ class Answer:
 
 
 class Link:
-    """One running agent. `timeout` is how long an answer may take, in seconds."""
+    """One running agent. `timeout` is how long an answer may take, in seconds; the link closes the trace."""
 
-    def __init__(self, process: AgentProcess, validator: Validator, editor: Editor, timeout: float):
+    def __init__(
+        self,
+        process: AgentProcess,
+        validator: Validator,
+        editor: Editor,
+        timeout: float,
+        trace: BinaryIO | None = None,
+    ):
         self.process = process
         self.editor = editor
         self.timeout = timeout
@@ -84,6 +91,7 @@ class Link:
         """Lines of the agent that are no JSON objects."""
         self.findings: list[Finding] = []
         self._validator = validator
+        self._trace = trace
         self._lines = Lines()
         self._number = 0
         self._next_id = 0
@@ -207,6 +215,8 @@ class Link:
     def _judge(self, sender: str, line: bytes) -> object:
         self._number += 1
         entry = entry_of(self._number, time.time(), sender, line)
+        if self._trace is not None:
+            self._trace.write(trace_line(entry, line))
         self._keep(self._validator.feed(entry))
         return entry.message
 
@@ -219,6 +229,8 @@ class Link:
             self._keep(self._validator.finish())
         self.process.end()
         self.editor.close()
+        if self._trace is not None:
+            self._trace.close()
 
     # Looking back
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from acpserver.validate.findings import Finding
 from acpserver.validate.probe.editor import Editor
@@ -66,6 +66,8 @@ class Options:
     """Seconds that something is given to get going, or to come too late."""
     unstable: bool = False
     schema: Path | None = None
+    traces: Path | None = None
+    """A folder for the conversations, one file for each agent that is started."""
 
 
 class Stage:
@@ -79,7 +81,7 @@ class Stage:
         self.noise: list[tuple[str, str]] = []
         """Lines on stdout that are no messages, with the scenario."""
         self._root = os.path.realpath(tempfile.mkdtemp(prefix="acp-validate-"))
-        self._folders = 0
+        self._folders = self._traces = 0
         self._links: list[Link] = []
         self._shared: Link | None = None
         self._starts_failed = 0  # one after another
@@ -94,9 +96,17 @@ class Stage:
         except OSError as error:
             raise Broken(f"the agent cannot be started: {error}") from None
         validator = Validator(unstable=self.options.unstable, schema=self.options.schema)
-        link = Link(process, validator, editor or Editor(), self.options.timeout)
+        link = Link(process, validator, editor or Editor(), self.options.timeout, self._new_trace())
         self._links.append(link)
         return link
+
+    def _new_trace(self) -> BinaryIO | None:
+        """A file for the messages of the next agent, named for the scenario that starts it."""
+        if self.options.traces is None:
+            return None
+        self._traces += 1
+        name = f"{self._traces:03}-{self.scenario.replace('/', '-')}.jsonl"
+        return open(self.options.traces / name, "wb")
 
     def initialize(self, link: Link, version: object = 1, **more: object) -> Answer:
         """Send `initialize` with the editor's capabilities and wait for the answer."""
