@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,9 +49,17 @@ class Thinking:
         return self._provider.stream(request._replace(effort="high", images=True), cancel)
 
 
+WAIT = 9
+"""The argument with which the tool waits in the middle of a turn."""
+arrived, go_on = threading.Event(), threading.Event()
+
+
 def _look(arguments: dict[str, object], context: ToolContext) -> ToolOutcome:
     if arguments.get("n") == 0:
         raise ToolError("nothing there")
+    if arguments.get("n") == WAIT:
+        arrived.set()
+        assert go_on.wait(10)
     return ToolOutcome(f"found {arguments.get('n')}")
 
 
@@ -290,6 +299,26 @@ def test_the_model_is_changed_in_mid_conversation(tmp_path: Path, first: str, se
     others = {seal for name, seal in SEALS.items() if name != first and name != "ollama"}
     assert not [seal for seal in others if seal in mine]
     assert mine.count(b"found 1") == 3
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(MODELS, 2)))
+def test_the_model_is_changed_in_mid_turn(tmp_path: Path, first: str, second: str) -> None:
+    """The change holds from the next model call on, which continues what another model has begun."""
+    arrived.clear()
+    go_on.clear()
+    talk = Talk(tmp_path, first, second).new()
+    try:
+        turn = talk.say("look", thought("hm") + tool_call("look", {"n": WAIT}), at=first)
+        assert arrived.wait(10)
+        talk.choose(second)
+        talk.servers[second].script(CALLS, text("done"))
+        go_on.set()
+        assert turn.wait() == "end_turn", turn.wait_reply().message
+        assert turn.text == "I look.done"
+    finally:
+        go_on.set()
+        talk.close()
+    assert [len(server.requests) for server in talk.servers.values()] == [1, 2]
 
 
 def test_a_long_conversation_is_marked_for_the_cache_in_the_same_places(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_images_stay_images_for_a_model_with_eyes() -> None:
     [
         (
             [image("image/png", bytes(5 * 1024 * 1024 + 1))],
-            "an image of 5.0 MiB is too large, the limit is 5 MiB",
+            "is too large, the limit is 5 MiB",
         ),
         ([image("image/png", b"x")] * 21, "holds 21 images, and at most 20 can be sent"),
         ([{"type": "image", "mimeType": "image/png", "data": "no base64!"}], "an image's data is not base64"),

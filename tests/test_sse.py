@@ -97,3 +97,9 @@ def test_random_streams_at_random_cuts(rows: list[bytes], sizes: list[int], data
         at += size
     assert decode(*blocks) == decode(stream)
     assert decode(stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")) == decode(stream)
+
+
+def test_an_error_field_is_an_error() -> None:
+    decoder = SseDecoder()
+    items = decoder.feed(b'data: {"a":1}\n\nerror: {"code":500}\n\n')
+    assert items == [Item(b'{"a":1}'), Item(b'{"code":500}', "error")]

@@ -89,6 +89,8 @@ class SseDecoder:
                 self._event = ""
             elif line.startswith(b"event:"):
                 self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
+            elif line.startswith(b"error:"):  # no field of the standard: older llama.cpp ends a stream so
+                items.append(Item(line[6:].strip(), "error"))
             elif line == b"data":
                 data.append(b"")
         return items
