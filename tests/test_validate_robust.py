@@ -102,3 +102,11 @@ def test_the_same_conversation_gives_the_same_findings() -> None:
     talk: Talk = turn().set("prompt!", "result.stopReason", "stop")
     first, second = check_trace(talk.lines()), check_trace(talk.lines())
     assert first.findings == second.findings
+
+
+def test_a_file_that_several_processes_wrote_holds_several_conversations() -> None:
+    first, second = turn(), turn()
+    assert check_trace([*first.lines(), *second.lines()]).counts == {"error": 0, "warning": 0, "info": 0}
+    first.drop("release", "release!")
+    report = check_trace([*first.lines(), *second.lines()])
+    assert [(one.rule, one.line) for one in report.errors] == [("X1", first.line("create"))]

@@ -23,6 +23,7 @@ from acpserver.validate.official import Fault, OfficialSchema, Steps
 from acpserver.validate.state import Breach
 
 MAX_FAULTS = 20  # of one message; the first ones say what is wrong
+_MAX_REASON = 160  # characters, before the hint
 
 
 class Schemas(Protocol):
@@ -106,7 +107,8 @@ class Judge:
 
     def _breach(self, side: str, definition: str, value: object, prefix: str, fault: Fault) -> Breach:
         hint = for_fault(self._schemas, definition, value, fault.steps)
-        text = f"{fault.reason}{'; ' + hint if hint else ''}"
+        reason = fault.reason if len(fault.reason) <= _MAX_REASON else fault.reason[:_MAX_REASON] + "..."
+        text = f"{reason}{'; ' + hint if hint else ''}"
         why = self._schemas.forgiveness(definition, value, fault.steps)
         path = path_text(prefix, fault.steps)
         if why:

@@ -15,7 +15,7 @@ from acpserver.validate.findings import AGENT, CLIENT, ERROR, INFO, MAX_EXCERPT,
 from acpserver.validate.hints import for_method
 from acpserver.validate.rules import RULES
 from acpserver.validate.schemas import Judge
-from acpserver.validate.state import Answer, Breach, Call, Mark, World
+from acpserver.validate.state import Answer, Breach, Call, Mark, World, key
 from acpserver.validate.state_answers import Secrets
 from acpserver.validate.state_requests import Requests
 from acpserver.validate.watchers import Watcher, watchers
@@ -30,22 +30,27 @@ class Validator:
 
     def __init__(self, *, pedantic: bool = False, unstable: bool = False, schema: Path | None = None):
         self._judge = Judge(schema, unstable, pedantic)
-        self._pedantic = pedantic
+        self.label = ""
+        """What the last message was: its method, or the method that it answers."""
+        self.answers: Call | None = None
+        """The request that the last message answers."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget everything: a connection begins."""
         self._world = World()
         self._requests = Requests(self._world)
         self._watchers: list[Watcher] = watchers(self._world)
         self._secrets = Secrets()
         self._end: Mark | None = None
-        self.label = ""
-        """What the last message was: its method, or the method that it answers."""
-        self.answers: Call | None = None
-        """The request that the last message answers."""
+        self._opening: str | None = None  # the key of the id of `initialize`
 
     def feed(self, entry: Entry) -> list[Finding]:
         """Judge the next message: the findings that it completes."""
+        opened = open_envelope(entry)
+        ended = self._ended(entry, opened)
         mark = Mark(entry.line, entry.time, entry.text[:MAX_EXCERPT])
         self._end, self.label, self.answers = mark, "", None
-        opened = open_envelope(entry)
         found = list(opened.breaches)
         if opened.kind == CALL:
             found += self._call(entry, mark, opened)
@@ -56,7 +61,21 @@ class Validator:
             for watcher in self._watchers:
                 watcher.disturbed(entry.sender)
         found += self._secrets.look(entry)
-        return [self._place(breach, entry, mark) for breach in found]
+        return [*ended, *(self._place(breach, entry, mark) for breach in found)]
+
+    def _ended(self, entry: Entry, opened: Envelope) -> list[Finding]:
+        """The end of a connection that shows only in the beginning of another: an `initialize` with the id of
+        the first one, which has been answered. Several processes wrote to one file, one after the other."""
+        if entry.sender != CLIENT or opened.method != "initialize" or opened.id is None:
+            return []
+        name = key(opened.id)
+        if self._opening != name or name in self._world.open[CLIENT]:
+            self._opening = self._opening or name
+            return []
+        found = self.finish()
+        self._begin()
+        self._opening = name
+        return found
 
     def finish(self) -> list[Finding]:
         """The end of the conversation: what is only wrong because nothing more comes."""
