@@ -31,7 +31,7 @@ def stored_keys(path: str) -> dict[str, str]:
         raise ConfigError(f"{path}: cannot be read as JSON; run 'acpserver logout' to begin anew") from None
     keys = value.get("keys") if isinstance(value, dict) else None
     if not isinstance(keys, dict):
-        raise ConfigError(f'{path}: must hold {{"keys": ...}}; run \'acpserver logout\' to begin anew')
+        raise ConfigError(f"{path}: must hold {{\"keys\": ...}}; run 'acpserver logout' to begin anew")
     return {name: key for name, key in keys.items() if isinstance(key, str) and key}
 
 

@@ -9,19 +9,19 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 from acpserver.cancel import CancelFlag
 from acpserver.config import OFFLINE, Config
+from acpserver.config_file import Permissions
 from acpserver.errors import ProviderError
-from acpserver.llm.http import HttpProvider
 from acpserver.llm.providers import endpoint
+from acpserver.model_lists import fetch
+from acpserver.provider_setup import MAIN, ProviderSetup, choose
 from acpserver.version import __version__
 
 PACKAGES = ("requests", "urllib3", "jsonschema", "tenacity", "filelock")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE")
-IDLE_SECONDS = 20.0  # somebody is waiting in front of a terminal
 SHOWN_MODELS = 8
 
 
@@ -43,13 +43,23 @@ def facts(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str
     yield "python", f"{sys.version.split()[0]} ({sys.executable})"
     yield "packages", ", ".join(f"{name} {installed(name) or 'missing'}" for name in PACKAGES)
     yield "config file", _file_state(config.config_file)
+    stored = [one.name for one in config.providers if one.key_is_stored]
+    if stored:
+        yield "stored keys", f"{', '.join(stored)} in {config.credentials_file}"
     yield "state folder", config.state_dir or "none, because there is no home folder"
-    yield "model", _with_source(config, "model", config.model or "none")
-    if config.model and config.model != OFFLINE:
-        yield "endpoint", _with_source(config, "base_url", without_secrets(config.base_url))
-        yield "dialect", _with_source(config, "dialect", config.dialect)
-        state = "set" if config.api_key else "not set"
-        yield "key", f"environment variable {config.api_key_env}: {state}"
+    default, _ = choose(config.providers, config.model)
+    yield "model", f"{default or config.model or 'none'} (from {config.sources.get('model', 'the default')})"
+    for name, source in config.sources.items():
+        if name != "model":
+            value = without_secrets(config.base_url) if name == "base_url" else getattr(config, name)
+            yield "setting", f"{name} {value} (from {source})"
+    for one in config.providers:
+        if not one.missing:
+            address = without_secrets(one.base_url)
+            yield "provider", f"{one.name} at {address}, {one.dialect}, {_key_state(one)}"
+    denied = ", ".join(sorted(config.permissions.denied)) or "none"
+    if config.permissions != Permissions():
+        yield "permissions", f"mode {config.permissions.mode}, denied tools: {denied}"
     network = [name for name in PROXIES if environ.get(name) or environ.get(name.lower())]
     if network:
         # Only the names: a proxy's address may hold a password.
@@ -57,22 +67,32 @@ def facts(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def findings(config: Config) -> Iterator[str]:
-    """Each problem, in words that say what to do. Asks the endpoint for its models: this may take long."""
+    """Each problem, in words that say what to do. Asks the providers for their models: this may take long."""
     missing = [name for name in PACKAGES if not installed(name)]
     if missing:
         yield f"not installed: {', '.join(missing)}. Install acpserver again with pip."
+    yield from _file_findings(config)
+    if config.missing:
+        yield f"{config.missing}."
+    if config.model != OFFLINE and not missing:
+        default, _ = choose(config.providers, config.model)
+        for one in config.providers:
+            if not one.missing:
+                yield from _provider_findings(config, one, default)
+
+
+def _file_findings(config: Config) -> Iterator[str]:
     path = config.config_file
     if path and os.path.exists(path) and not os.access(path, os.R_OK):
         yield f"{path} exists but cannot be read, so its settings are not used."
+    keys = config.credentials_file
+    if keys and os.path.exists(keys) and os.stat(keys).st_mode & 0o077:
+        yield f"{keys} can be read by others. Run: chmod 600 {keys}"
     folder = _existing_folder(config.state_dir)
     if not config.state_dir:
         yield "sessions cannot be saved: there is no home folder. Set HOME or ACPSERVER_HOME."
     elif not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         yield f"sessions cannot be saved in {config.state_dir}: {folder} is no folder that we may write to."
-    if config.missing:
-        yield f"{config.missing}."
-    elif config.model != OFFLINE and not missing:
-        yield from _endpoint_findings(config)
 
 
 def installed(name: str) -> str:
@@ -95,23 +115,27 @@ def without_secrets(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}" if host else "(not a URL)"
 
 
-def _endpoint_findings(config: Config) -> Iterator[str]:
-    asked = replace(endpoint(config.providers[0], config), idle_timeout=min(config.idle_timeout, IDLE_SECONDS))
-    provider = HttpProvider(asked)
+def _provider_findings(config: Config, one: ProviderSetup, default: str) -> Iterator[str]:
     try:
-        models = provider.list_models(CancelFlag())
+        models = fetch(endpoint(one, config), CancelFlag())
     except ProviderError as error:
         if error.status in (404, 405, 501):
-            print("note: the endpoint answers, but has no list of models; the model's name is not checked")
+            print(f"note: {one.name} answers, but has no list of models; no model's name is checked")
         else:
-            yield str(error)
+            yield f"{one.name}: {error}"
         return
-    finally:
-        provider.close()
-    print(f"note: the endpoint answers and offers {len(models)} model(s)")
-    if models and config.model not in models:
-        shown = ", ".join(models[:SHOWN_MODELS]) + (", ..." if len(models) > SHOWN_MODELS else "")
-        yield f"the endpoint does not offer the model {config.model!r}, but {shown}."
+    print(f"note: {one.name} answers and offers {len(models)} model(s)")
+    wanted = [model for model in models if one.id_of(model) == default]
+    if models and not wanted and (one.name == MAIN or default.startswith(f"{one.name}/")):
+        shown = ", ".join(map(one.id_of, models[:SHOWN_MODELS]))
+        more = ", ..." if len(models) > SHOWN_MODELS else ""
+        yield f"{one.name} does not offer the model {default!r}, but {shown}{more}."
+
+
+def _key_state(one: ProviderSetup) -> str:
+    if one.api_key:
+        return f"key from the {one.key_source}"
+    return f"no key ({one.key_variable} is not set)" if one.key_variable else "no key"
 
 
 def _existing_folder(path: str) -> str:
@@ -125,7 +149,3 @@ def _file_state(path: str) -> str:
     if not path:
         return "none, because there is no home folder"
     return path if os.path.exists(path) else f"{path} (does not exist)"
-
-
-def _with_source(config: Config, name: str, value: str) -> str:
-    return f"{value} (from {config.sources.get(name, 'the default')})"

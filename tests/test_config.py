@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from acpserver import config
+from acpserver import config, config_file, permissions, provider_setup
+from acpserver.catalog import DIALECTS
 from acpserver.config import SETTINGS, Config, load
 from acpserver.errors import ConfigError
+from acpserver.llm import dialects
+from acpserver.rpc import definitions
 
 
 @pytest.fixture
@@ -30,13 +33,15 @@ def loaded(home: Path, flags: dict[str, object] | None = None, **environ: str) -
 
 def test_nothing_set_gives_the_defaults(home: Path) -> None:
     found = loaded(home)
-    assert found == Config(config_file=str(home / "config.json"), state_dir=str(home / "state"))
+    known = provider_setup.set_up({}, {}, {}, ())
+    folders = {"config_file": str(home / "config.json"), "state_dir": str(home / "state")}
+    assert found == Config(others=known, **folders) and found.main is None
     assert (found.model, found.max_steps, found.log_level, found.strict) == ("", 50, "warning", False)
     assert (found.connect_timeout, found.idle_timeout) == (10.0, 120.0)
     assert found.missing.startswith("No model is configured")
 
 
-VALUES = {
+VALUES: dict[str, tuple[list[object], list[object]]] = {
     "text": (["a", "b", "c"], ["a", "b", "c"]),
     "count": (["1", "2", 3], [1, 2, 3]),
     "seconds": (["0.5", "2", 3], [0.5, 2.0, 3.0]),
@@ -72,35 +77,81 @@ def test_the_table_names_the_fields_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "reason"),
+    ("content", "reason"),
     [
-        ("maxSteps", 0, "maxSteps must be a whole number above 0, not 0"),
-        ("maxSteps", -1, "maxSteps must be a whole number above 0, not -1"),
-        ("maxSteps", "many", "maxSteps must be a whole number above 0, not 'many'"),
-        ("maxSteps", True, "maxSteps must be a whole number above 0, not True"),
-        ("maxSteps", [1], "maxSteps must be a whole number above 0, not [1]"),
-        ("maxSteps", 1.5, "maxSteps must be a whole number above 0, not 1.5"),
-        ("maxTokens", 10**12, "maxTokens must be a whole number above 0, not 1000000000000"),
-        ("idleTimeout", 0, "idleTimeout must be a number of seconds above 0, not 0"),
-        ("idleTimeout", "nan", "idleTimeout must be a number of seconds above 0, not 'nan'"),
-        ("idleTimeout", "inf", "idleTimeout must be a number of seconds above 0, not 'inf'"),
-        ("strict", "maybe", "strict must be true or false, not 'maybe'"),
-        ("strict", 2, "strict must be true or false, not 2"),
-        ("dialect", "klingon", "dialect must be one of openai"),
-        ("logLevel", "LOUD", "logLevel must be one of debug, info, warning, error, not 'LOUD'"),
-        ("model", 7, "model must be text, not 7"),
-        ("model", "a\0b", "model must be text, not 'a\\x00b'"),
-        ("modell", "x", "unknown setting 'modell'"),
-        ("max_steps", 5, "unknown setting 'max_steps'"),
+        ({"maxSteps": 0}, "maxSteps: 0 is less than the minimum of 1"),
+        ({"maxSteps": -1}, "maxSteps: -1 is less than the minimum of 1"),
+        ({"maxSteps": "many"}, "maxSteps: expected integer, found string"),
+        ({"maxSteps": True}, "maxSteps: expected integer, found boolean"),
+        ({"maxSteps": [1]}, "maxSteps: expected integer, found array"),
+        ({"maxSteps": 1.5}, "maxSteps: expected integer, found number"),
+        ({"maxTokens": 10**12}, "maxTokens: 1000000000000 is greater than the maximum of 999999999"),
+        ({"idleTimeout": 0}, "idleTimeout: 0 is less than the minimum of 0.001"),
+        ({"idleTimeout": "nan"}, "idleTimeout: expected number, found string"),
+        ({"strict": "maybe"}, "strict: expected boolean, found string"),
+        ({"strict": 2}, "strict: expected boolean, found integer"),
+        ({"dialect": "klingon"}, 'dialect: "klingon" is not one of openai, openai-responses, anthropic'),
+        ({"logLevel": "LOUD"}, 'logLevel: "LOUD" is not one of debug, info, warning, error'),
+        ({"model": 7}, "model: expected string, found integer"),
+        ({"model": "a\0b"}, "model must be text, not 'a\\x00b'"),
+        ({"modell": "x"}, "modell: unknown, known are $schema, model, providers, permissions, baseUrl"),
+        ({"max_steps": 5}, "max_steps: unknown, known are "),
+        ({"strict": 2, "maxSteps": 0}, "maxSteps: 0 is less than the minimum of 1; strict: expected"),
+        ({"providers": []}, "providers: expected object, found array"),
+        ({"providers": {"x": 1}}, "providers.x: expected object, found integer"),
+        ({"providers": {"x": {}}}, "providers.x.baseUrl: required but missing"),
+        ({"providers": {"x": {"baseUrl": ""}}}, "providers.x.baseUrl: '' should be non-empty"),
+        ({"providers": {"x": {"url": "http://a"}}}, "providers.x.url: unknown, known are title, dialect"),
+        ({"providers": {"x": {"headers": {"A": 1}}}}, "providers.x.headers.A: expected string, found"),
+        ({"providers": {"openai": {"dialect": "x"}}}, 'providers.openai.dialect: "x" is not one of openai'),
+        ({"providers": {"openai": {"apiKey": "k"}}}, "providers.openai.apiKey: unknown, known are"),
+        (
+            {"providers": {"openai": {"models": {"m": {"price": {"input": 1}}}}}},
+            "providers.openai.models.m.price.output: required but missing",
+        ),
+        (
+            {"providers": {"openai": {"models": {"m": {"price": {"input": -1, "output": 1}}}}}},
+            "providers.openai.models.m.price.input: -1 is less than the minimum of 0",
+        ),
+        (
+            {"providers": {"openai": {"models": {"m": {"contextWindow": "big"}}}}},
+            "providers.openai.models.m.contextWindow: expected integer, found string",
+        ),
+        ({"providers": {"main": {"baseUrl": "http://a"}}}, "providers: the names main and offline are taken"),
+        ({"providers": {"a/b": {"baseUrl": "http://a"}}}, "providers: a name is not empty and has no slash"),
+        ({"permissions": {"mode": "yolo"}}, 'permissions.mode: "yolo" is not one of default, accept_edits'),
+        ({"permissions": {"deny": "bash"}}, "permissions.deny: expected array, found string"),
+        ({"permissions": {"allow": []}}, "permissions.allow: unknown, known are mode, deny"),
     ],
 )
-def test_a_bad_value_in_the_file_names_the_file_and_the_key(
-    home: Path, key: str, value: object, reason: str
+def test_what_does_not_fit_in_the_file_is_named_with_its_place(
+    home: Path, content: dict[str, object], reason: str
 ) -> None:
-    file = write(home, {key: value})
+    file = write(home, content)
     with pytest.raises(ConfigError) as caught:
         loaded(home)
     assert str(caught.value).startswith(f"{file}: {reason}")
+
+
+def test_no_value_is_repeated_since_it_may_be_a_key(home: Path) -> None:
+    provider = {"apiKey": "sk-secret", "headers": {"A": ["sk-secret"]}}
+    write(home, {"apiKeyEnv": 7, "providers": {"x": provider}})
+    with pytest.raises(ConfigError) as caught:
+        loaded(home)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_the_schema_lists_the_settings() -> None:
+    properties = definitions.config_file()["properties"]
+    assert properties.keys() == {s.key for s in SETTINGS} | {"$schema", "providers", "permissions"}
+    for setting in SETTINGS:
+        kind = {"text": "string", "count": "integer", "seconds": "number", "switch": "boolean"}[setting.kind]
+        assert properties[setting.key]["type"] == kind
+        assert tuple(properties[setting.key].get("enum", ())) == setting.choices
+    provider = properties["providers"]["additionalProperties"]["properties"]
+    assert tuple(provider["dialect"]["enum"]) == DIALECTS == tuple(dialects.DIALECTS)
+    modes = properties["permissions"]["properties"]["mode"]["enum"]
+    assert set(modes) == set(config_file.MODES) == {mode.id for mode in permissions.MODES}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +175,7 @@ def test_a_bad_flag_or_variable_is_named(
     assert str(caught.value).startswith(reason)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "null", '"x"', "[" * 100_000, "\0"])
+@pytest.mark.parametrize("content", ["", "{", "[1]", "null", '"x"', "[" * 100_000, "\0", '{"maxSteps": NaN}'])
 def test_a_file_that_is_no_json_object_is_named(home: Path, content: str) -> None:
     file = write(home, content)
     with pytest.raises(ConfigError, match="config.json: ") as caught:
@@ -159,11 +210,13 @@ def test_the_key_comes_from_the_variable_that_is_named(home: Path) -> None:
 
 
 def test_base_url(home: Path) -> None:
-    assert loaded(home).base_url == "https://api.openai.com/v1"
-    found = loaded(home, OPENAI_BASE_URL="http://127.0.0.1:1/v1/")
-    assert found.base_url == "http://127.0.0.1:1/v1"
-    assert found.sources["base_url"] == "environment variable OPENAI_BASE_URL"
-    assert loaded(home, {"base_url": "http://a/"}, OPENAI_BASE_URL="http://b").base_url == "http://a"
+    assert loaded(home).base_url == "" and loaded(home).main is None
+    main = loaded(home, {"base_url": "http://a/v1/", "model": "m"}).main
+    assert main and (main.base_url, main.dialect, main.missing) == ("http://a/v1", "openai", "")
+    by_dialect = loaded(home, {"dialect": "anthropic"}, ANTHROPIC_API_KEY="k").main
+    assert by_dialect and by_dialect.base_url == "https://api.anthropic.com/v1" and by_dialect.api_key == "k"
+    by_key = loaded(home, {"api_key_env": "MINE"}, MINE="k").main
+    assert by_key and (by_key.base_url, by_key.api_key) == ("https://api.openai.com/v1", "k")
 
 
 @pytest.mark.parametrize(
@@ -171,14 +224,32 @@ def test_base_url(home: Path) -> None:
     [
         ({}, "No model is configured"),
         ({"ACPSERVER_MODEL": "offline"}, ""),
-        ({"ACPSERVER_MODEL": "gpt"}, "https://api.openai.com/v1 needs a key, and the environment variable"),
+        ({"ACPSERVER_MODEL": "gpt"}, "OpenAI needs a key: set the environment variable OPENAI_API_KEY, or"),
         ({"ACPSERVER_MODEL": "gpt", "OPENAI_API_KEY": "k"}, ""),
+        ({"ACPSERVER_MODEL": "gpt", "OPENAI_API_KEY": "  "}, "OpenAI needs a key"),
         ({"ACPSERVER_MODEL": "local", "ACPSERVER_BASE_URL": "http://127.0.0.1:1/v1"}, ""),
+        ({"ACPSERVER_BASE_URL": "http://127.0.0.1:1/v1"}, "No model is configured: set ACPSERVER_MODEL"),
+        ({"ACPSERVER_MODEL": "m", "ACPSERVER_API_KEY_ENV": "K"}, "https://api.openai.com/v1 needs a key"),
+        ({"ACPSERVER_MODEL": "anthropic/x", "OPENAI_API_KEY": "k"}, "Anthropic needs a key: set the"),
+        ({"ANTHROPIC_API_KEY": "k"}, ""),
+        ({"OLLAMA_HOST": "127.0.0.1:1"}, "No model is configured: set ACPSERVER_MODEL (or --model), for"),
     ],
 )
 def test_missing(home: Path, environ: dict[str, str], missing: str) -> None:
     found = loaded(home, **environ).missing
     assert found.startswith(missing) if missing else found == ""
+
+
+def test_secrets_and_their_variables_are_known_and_not_shown(home: Path) -> None:
+    headers = {"Authorization": "Bearer t0ken", "X-Title": "editor"}
+    provider = {"baseUrl": "http://a", "apiKeyEnv": "MINE", "headers": headers}
+    write(home, {"providers": {"x": provider}})
+    (home / "credentials.json").write_text('{"keys": {"mistral": "stored-key"}}')
+    found = loaded(home, MINE="my-key", OPENAI_API_KEY="other-key")
+    assert {"my-key", "other-key", "stored-key", "t0ken"} <= set(found.secrets)
+    assert "editor" not in found.secrets
+    assert {"MINE", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"} <= set(found.key_variables)
+    assert not [secret for secret in found.secrets if secret and secret in repr(found)]
 
 
 @pytest.mark.parametrize(

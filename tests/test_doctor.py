@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acpserver import config, doctor
+from acpserver import config, credentials, doctor
 
 KEY = "sk-very-secret"
 
@@ -63,10 +63,10 @@ def test_a_working_endpoint_is_fine(server: HTTPServer, capsys: pytest.CaptureFi
         capsys, status=0, ACPSERVER_MODEL="small", ACPSERVER_BASE_URL=url(server), OPENAI_API_KEY=KEY
     )
     assert "model        small (from environment variable ACPSERVER_MODEL)" in lines
-    assert f"endpoint     {url(server)} (from environment variable ACPSERVER_BASE_URL)" in lines
-    assert "dialect      openai (from the default)" in lines
-    assert "key          environment variable OPENAI_API_KEY: set" in lines
-    assert lines[-2:] == ["note: the endpoint answers and offers 2 model(s)", "everything is fine"]
+    assert f"setting      base_url {url(server)} (from environment variable ACPSERVER_BASE_URL)" in lines
+    key = "key from the environment variable OPENAI_API_KEY"
+    assert f"provider     main at {url(server)}, openai, {key}" in lines
+    assert lines[-2:] == ["note: main answers and offers 2 model(s)", "everything is fine"]
     assert server.asked == [("/v1/models", f"Bearer {KEY}")]  # type: ignore[attr-defined]
     assert KEY not in "\n".join(lines)
 
@@ -80,7 +80,7 @@ def test_no_model_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_missing_key_is_a_problem_that_names_the_variable(capsys: pytest.CaptureFixture[str]) -> None:
     lines = report(capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_API_KEY_ENV="MY_KEY")
-    assert "key          environment variable MY_KEY: not set" in lines
+    assert not [line for line in lines if line.startswith("provider")]
     assert [line for line in lines if line.startswith("problem: ") and "MY_KEY" in line]
 
 
@@ -88,12 +88,10 @@ def test_a_model_that_the_endpoint_does_not_have_is_a_problem(
     server: HTTPServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = report(capsys, status=1, ACPSERVER_MODEL="huge", ACPSERVER_BASE_URL=url(server))
-    assert "problem: the endpoint does not offer the model 'huge', but small, large." in lines
+    assert "problem: main does not offer the model 'huge', but small, large." in lines
 
 
-def test_an_endpoint_without_a_list_is_noted(
-    server: HTTPServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_endpoint_without_a_list_is_noted(server: HTTPServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.answer = (404, {"error": "nothing here"})  # type: ignore[attr-defined]
     lines = report(capsys, status=0, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=url(server))
     assert [line for line in lines if line.startswith("note: ") and "no list of models" in line]
@@ -103,9 +101,7 @@ def test_a_refused_key_is_a_problem_and_stays_secret(
     server: HTTPServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answer = (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})  # type: ignore[attr-defined]
-    lines = report(
-        capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=url(server), OPENAI_API_KEY=KEY
-    )
+    lines = report(capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=url(server), OPENAI_API_KEY=KEY)
     (problem,) = [line for line in lines if line.startswith("problem: ")]
     assert "401" in problem
     assert KEY not in "\n".join(lines)
@@ -121,7 +117,44 @@ def test_an_endpoint_that_does_not_answer_is_a_problem(capsys: pytest.CaptureFix
 
 def test_the_offline_model_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     lines = report(capsys, status=0, ACPSERVER_MODEL="offline")
-    assert not [line for line in lines if line.startswith(("endpoint", "key", "problem", "note"))]
+    assert not [line for line in lines if line.startswith(("provider", "stored", "problem", "note"))]
+
+
+def test_each_usable_provider_is_named_and_tried(
+    server: HTTPServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    providers = {
+        "work": {"baseUrl": url(server), "apiKeyEnv": "WORK_KEY", "models": {"small": {}}},
+        "home": {"baseUrl": url(server).replace("http://", "http://me:pw@")},
+        "away": {"baseUrl": url(server), "apiKeyEnv": "AWAY_KEY"},
+    }
+    content = {"providers": providers, "permissions": {"deny": ["bash"]}}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    lines = report(capsys, status=0, ACPSERVER_HOME=str(tmp_path), WORK_KEY=KEY)
+    assert "model        work/small (from the default)" in lines
+    assert f"provider     work at {url(server)}, openai, key from the environment variable WORK_KEY" in lines
+    assert f"provider     home at {url(server)}, openai, no key" in lines
+    assert "permissions  mode default, denied tools: bash" in lines
+    assert [line for line in lines if line.startswith("note: ")] == [
+        "note: work answers and offers 2 model(s)",
+        "note: home answers and offers 2 model(s)",
+    ]
+    assert not [line for line in lines if "away" in line or "pw" in line or KEY in line]
+
+
+def test_stored_keys_are_named_and_must_be_private(
+    server: HTTPServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    providers = {"work": {"baseUrl": url(server), "apiKeyEnv": "WORK_KEY", "models": {"small": {}}}}
+    (tmp_path / "config.json").write_text(json.dumps({"providers": providers}))
+    credentials.store_key(str(tmp_path / "credentials.json"), "work", KEY)
+    lines = report(capsys, status=0, ACPSERVER_HOME=str(tmp_path))
+    assert f"stored keys  work in {tmp_path / 'credentials.json'}" in lines
+    assert server.asked == [("/v1/models", f"Bearer {KEY}")]  # type: ignore[attr-defined]
+    (tmp_path / "credentials.json").chmod(0o644)
+    lines = report(capsys, status=1, ACPSERVER_HOME=str(tmp_path))
+    problem = f"problem: {tmp_path / 'credentials.json'} can be read by others. "
+    assert [line for line in lines if line.startswith(problem)] and KEY not in "".join(lines)
 
 
 def test_proxies_are_named_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,8 @@ import pytest
 from acpserver.config import Config
 from acpserver.errors import RpcError
 from acpserver.llm.providers import Models
-from acpserver.options import config_options, session_state, valid_choice
+from acpserver.options import config_options, effort, session_state, valid_choice
+from acpserver.provider_setup import ProviderSetup, set_up
 from acpserver.rpc import schema
 from acpserver.session import Session
 from acpserver.session_file import SessionFile
@@ -60,18 +61,50 @@ def test_only_the_offline_model_where_none_is_configured(session: Session) -> No
         ("id", "x", "configId: must be one of mode, model, not 'id'"),
     ],
 )
-def test_unknown_options_and_values(models: Models, option: str, value: object, details: str) -> None:
+def test_unknown_options_and_values(
+    session: Session, models: Models, option: str, value: object, details: str
+) -> None:
     with pytest.raises(RpcError) as caught:
-        valid_choice(models, option, value)
+        valid_choice(session, models, option, value)
     assert caught.value.code == -32602 and caught.value.details == details
 
 
 @pytest.mark.parametrize(("option", "value"), [("mode", "bypass"), ("model", "big"), ("model", "offline")])
-def test_known_options_and_values(models: Models, option: str, value: str) -> None:
-    assert valid_choice(models, option, value) == value
+def test_known_options_and_values(session: Session, models: Models, option: str, value: str) -> None:
+    assert valid_choice(session, models, option, value) == value
 
 
-def test_a_long_value_is_not_repeated(models: Models) -> None:
+def test_a_long_value_is_not_repeated(session: Session, models: Models) -> None:
     with pytest.raises(RpcError) as caught:
-        valid_choice(models, "mode", "x" * 10_000)
+        valid_choice(session, models, "mode", "x" * 10_000)
     assert len(caught.value.details) < 250
+
+
+def provider(name: str, **models: dict[str, object]) -> ProviderSetup:
+    (setup, *_) = set_up({name: {"baseUrl": "http://127.0.0.1:9/v1", "models": models}}, {}, {}, ())
+    return setup
+
+
+def test_the_effort_is_offered_where_the_model_takes_one(session: Session) -> None:
+    one = provider("p", deep={"thinking": True}, plain={})
+    models = Models(Config(others=(one,)))
+    session._models = models.ids
+    option = config_options(session, models)[2]
+    assert (option["id"], option["category"], option["currentValue"]) == ("thought_level",) * 2 + ("default",)
+    levels = [choice["value"] for choice in option["options"]]  # type: ignore[index,union-attr]
+    assert levels == ["default", "low", "medium", "high"]
+    assert schema.check_result("session/new", {"sessionId": "s", **session_state(session, models)}) == []
+    assert effort(session, models) == ""
+    session.choose("thought_level", valid_choice(session, models, "thought_level", "high"))
+    assert effort(session, models) == "high"
+    session.choose("model", "p/plain")
+    assert len(config_options(session, models)) == 2 and effort(session, models) == ""
+    with pytest.raises(RpcError):
+        valid_choice(session, models, "thought_level", "low")
+
+
+def test_an_error_names_some_of_many_models(session: Session) -> None:
+    models = Models(Config(others=(provider("p", **{f"m{n}": {} for n in range(500)}),)))
+    with pytest.raises(RpcError) as caught:
+        valid_choice(session, models, "model", "nope")
+    assert "p/m19, ..., not 'nope'" in caught.value.details and "m20" not in caught.value.details

@@ -1,0 +1,357 @@
+"""Which providers are usable, with which key, and which models they offer."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.llm_answers import Stall, text
+from fakes.llm_server import FakeLlm
+
+from acpserver import catalog, model_lists
+from acpserver.catalog import KNOWN, Price
+from acpserver.config import Config, load
+from acpserver.llm.openai_servers import SERVERS
+from acpserver.llm.providers import MOST_LISTED, Models
+from acpserver.llm.types import Endpoint
+from acpserver.model_lists import ModelLists
+from acpserver.provider_setup import ProviderSetup, choose, set_up
+
+
+def usable(
+    given: dict[str, Any] | None = None, stored: dict[str, str] | None = None, **environ: str
+) -> list[str]:
+    """The names of the usable providers."""
+    return [one.name for one in set_up(given or {}, environ, stored or {}, ()) if not one.missing]
+
+
+def only(name: str, given: dict[str, Any] | None = None, **environ: str) -> ProviderSetup:
+    """One provider as it is set up."""
+    return next(one for one in set_up(given or {}, environ, {}, ()) if one.name == name)
+
+
+# -- The known ones --
+
+
+def test_nothing_is_usable_where_nothing_is_set() -> None:
+    assert usable() == []
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
+def test_a_variable_is_enough(known: catalog.KnownProvider) -> None:
+    variables = known.key_variables or known.url_variables
+    for variable in variables:
+        assert usable(**{variable: "127.0.0.1:1"}) == [known.name]
+        assert usable(**{variable: "  "}) == []
+    default, missing = choose(set_up({}, {variables[0]: "127.0.0.1:1"}, {}, ()), "")
+    assert default == (f"{known.name}/{known.models[0].name}" if known.models else "")
+    assert bool(missing) != bool(known.models)
+
+
+def test_the_table_is_sound() -> None:
+    assert len({known.name for known in KNOWN}) == len(KNOWN)
+    for known in KNOWN:
+        assert known.dialect in catalog.DIALECTS and "/" not in known.name
+        assert known.base_url.startswith("https://") or known.name == "ollama"
+        for model in known.models:
+            price = model.price or Price(1, 2)
+            assert 0 < (price.cached or price.input) <= price.input < price.output
+            assert (model.output_limit or 1) < (model.context_window or 1_000_000)
+        assert not [model for model in known.models if any(part in model.name for part in known.not_chat)]
+    hosts = {known.base_url.split("/")[2] for known in KNOWN if known.dialect.startswith("openai")}
+    assert hosts <= SERVERS.keys(), "the dialect must know what these servers want"
+
+
+def test_the_first_variable_that_is_set_holds_the_key() -> None:
+    assert only("gemini", GEMINI_API_KEY="one", GOOGLE_API_KEY="two").api_key == "one"
+    google = only("gemini", GEMINI_API_KEY="", GOOGLE_API_KEY=" two\n")
+    assert (google.api_key, google.key_source) == ("two", "environment variable GOOGLE_API_KEY")
+
+
+def test_the_environment_comes_before_a_stored_key() -> None:
+    stored = {"openai": "stored", "nobody": "x"}
+    (both,) = [one for one in set_up({}, {"OPENAI_API_KEY": "set"}, stored, ()) if not one.missing]
+    assert both.api_key == "set" and "OPENAI_API_KEY" in both.key_source
+    (kept,) = [one for one in set_up({}, {}, stored, ()) if not one.missing]
+    assert kept.api_key == "stored" and kept.key_source == "key stored by 'acpserver login openai'"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1:11434", "http://127.0.0.1:11434"),
+        ("0.0.0.0:5000", "http://127.0.0.1:5000"),
+        ("box", "http://box:11434"),
+        ("https://box/ollama/", "https://box/ollama"),
+    ],
+)
+def test_the_ways_to_write_the_address_of_ollama(host: str, url: str) -> None:
+    assert only("ollama", OLLAMA_HOST=host).base_url == url
+
+
+def test_another_address_needs_no_key_and_gets_the_older_dialect() -> None:
+    setup = only("openai", OPENAI_BASE_URL="http://127.0.0.1:8080/v1/")
+    assert (setup.base_url, setup.dialect, setup.missing) == ("http://127.0.0.1:8080/v1", "openai", "")
+    assert only("openai", OPENAI_API_KEY="k").dialect == "openai-responses"
+
+
+def test_a_key_of_an_endpoint_of_ones_own_is_not_given_to_the_vendor() -> None:
+    environ = {"ACPSERVER_BASE_URL": "http://127.0.0.1:1/v1", "ACPSERVER_MODEL": "m", "OPENAI_API_KEY": "k"}
+    config = load({}, {"ACPSERVER_HOME": "/nowhere", **environ})
+    assert [one.name for one in config.providers if one.api_key] == ["main"]
+    given = {"proxy": {"baseUrl": "http://127.0.0.1:1/v1", "apiKeyEnv": "OPENAI_API_KEY"}}
+    assert usable(given, OPENAI_API_KEY="k") == ["proxy"]
+
+
+# -- config.json --
+
+
+def test_a_provider_of_ones_own() -> None:
+    price = {"input": 1, "output": 2, "cached": 0.5}
+    model = {"contextWindow": 1000, "outputLimit": 100, "price": price, "images": True, "thinking": True}
+    given = {
+        "x": {
+            "title": "Mine",
+            "dialect": "anthropic",
+            "baseUrl": "http://a/v1/",
+            "apiKeyEnv": "X_KEY",
+            "headers": {"A": "b"},
+            "models": {"first": model, "second": {}},
+        }
+    }
+    assert "set the environment variable X_KEY" in only("x", given).missing
+    setup = only("x", given, X_KEY="k")
+    assert (setup.title, setup.dialect, setup.base_url) == ("Mine", "anthropic", "http://a/v1")
+    assert (setup.api_key, setup.headers, setup.missing) == ("k", (("A", "b"),), "")
+    assert setup.info("first") == ("first", 1000, 100, (1, 2, 0.5), True, True)
+    assert setup.info("other") == ("other", None, None, None, False, False)
+    assert choose(set_up(given, {"X_KEY": "k", "ANTHROPIC_API_KEY": "k"}, {}, ()), "")[0] == "x/first"
+
+
+def test_a_known_provider_is_changed_and_not_replaced() -> None:
+    given = {
+        "anthropic": {"headers": {"a": "b"}, "models": {"claude-opus-5-5": {"contextWindow": 5}, "new": {}}}
+    }
+    setup = only("anthropic", given, ANTHROPIC_API_KEY="k")
+    assert (setup.dialect, setup.api_key, setup.title) == ("anthropic", "k", "Anthropic")
+    opus = setup.info("claude-opus-5-5")
+    assert (opus.context_window, opus.output_limit, opus.thinking) == (5, 128_000, True)
+    assert [model.name for model in setup.models][:3] == ["claude-opus-5-5", "new", "claude-sonnet-5-5"]
+    assert only("ollama", {"ollama": {"models": {"q": {}}}}).missing == ""
+    local = only("openai", {"openai": {"baseUrl": "http://127.0.0.1:1/v1"}})
+    assert (local.missing, local.dialect, local.api_key) == ("", "openai", "")
+
+
+def test_what_is_known_of_a_model_holds_for_its_dated_name() -> None:
+    setup = only("anthropic")
+    dated = setup.info("claude-haiku-4-5-20251001")
+    assert (dated.name, dated.context_window) == ("claude-haiku-4-5-20251001", 200_000)
+    assert setup.info("claude-sonnet-5-5").price == Price(2, 10)
+    unknown = setup.info("claude-opus-9")
+    assert (unknown.context_window, unknown.price, unknown.images, unknown.thinking) == (
+        None,
+        None,
+        True,
+        True,
+    )
+
+
+def test_what_a_call_costs() -> None:
+    assert Price(3, 15, 0.3).cost(1_000_000, 100_000, 0) == pytest.approx(4.5)
+    assert Price(3, 15, 0.3).cost(1_000_000, 0, 500_000) == pytest.approx(1.65)
+    assert Price(3, 15).cost(1_000_000, 0, 500_000) == pytest.approx(3.0)
+    assert Price(0, 0).cost(5, 5, 5) == 0
+
+
+# -- The model that is meant --
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environ", "chosen", "missing"),
+    [
+        ("offline", {}, "offline", ""),
+        ("anthropic/claude-opus-9", {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-opus-9", ""),
+        (
+            "claude-opus-5-5",
+            {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"},
+            "anthropic/claude-opus-5-5",
+            "",
+        ),
+        ("gpt-9", {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}, "openai/gpt-9", ""),
+        ("new", {"MISTRAL_API_KEY": "k"}, "mistral/new", ""),
+        ("qwen/qwen3", {"OPENROUTER_API_KEY": "k"}, "openrouter/qwen/qwen3", ""),
+        ("new", {"MISTRAL_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}, "", "deepseek/new or mistral/new"),
+        ("claude-opus-5-5", {}, "", "Anthropic needs a key: set the environment variable ANTHROPIC_API_KEY"),
+        ("new", {}, "", "OpenAI needs a key"),
+        ("", {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-5-5", ""),
+    ],
+)
+def test_the_model_that_is_meant(wanted: str, environ: dict[str, str], chosen: str, missing: str) -> None:
+    found, why = choose(set_up({}, environ, {}, ()), wanted)
+    assert found == chosen and missing in why and bool(why) == bool(missing)
+
+
+def test_a_model_that_two_have_is_asked_for() -> None:
+    given = {name: {"baseUrl": "http://a", "models": {"m": {}}} for name in ("a", "b")}
+    assert (
+        choose(set_up(given, {}, {}, ()), "m")[1]
+        == "It is not clear whose model m is: set the model to a/m or b/m"
+    )
+
+
+# -- The table of this process --
+
+
+def test_models_of_all_usable_providers_and_the_offline_one() -> None:
+    given = {"a": {"baseUrl": "http://127.0.0.1:1", "title": "A", "models": {"x": {}, "y": {}}}}
+    models = Models(
+        Config(model="main-model", base_url="http://127.0.0.1:2", others=set_up(given, {}, {}, ()))
+    )
+    assert models.names() == [
+        ("main-model", "main-model"),
+        ("a/x", "x (A)"),
+        ("a/y", "y (A)"),
+        ("offline", "Offline demo (no language model)"),
+    ]
+    assert models.default == "main-model" == models.ids[0]
+    assert models.info("a/x").name == "x" and models.dialect("a/x") == "openai"
+    assert models.provider("a/x") is models.provider("a/y") is not models.provider("main-model")
+    assert models.info("offline").price == Price(0, 0) and models.dialect("offline") == ""
+
+
+def test_a_name_with_a_slash_at_an_endpoint_of_ones_own() -> None:
+    given = {"a": {"baseUrl": "http://127.0.0.1:1", "models": {"x": {}}}}
+    models = Models(Config(model="a/x", base_url="http://127.0.0.1:2", others=set_up(given, {}, {}, ())))
+    assert models.info("a/x").name == "a/x"
+
+
+def test_another_configuration_holds_at_once_for_whoever_has_the_ids() -> None:
+    models = Models(Config())
+    ids = models.ids
+    assert (ids, models.configured, models.default) == (["offline"], False, "offline")
+    models.reload(Config(others=set_up({}, {"DEEPSEEK_API_KEY": "k"}, {}, ())))
+    assert ids == ["deepseek/deepseek-flash", "offline"] and models.configured
+    assert models.missing == "" and models.default == "deepseek/deepseek-flash"
+
+
+def test_a_route_of_the_client_gets_no_key_of_the_user() -> None:
+    models = Models(Config(others=set_up({}, {"OPENAI_API_KEY": "user-key"}, {}, ())))
+    models.route("openai", "anthropic", "http://127.0.0.1:1", {"Authorization": "Bearer gateway"})
+    setup = next(one for one, _ in models.setups() if one.name == "openai")
+    found: Endpoint = models.endpoint(setup)
+    assert (found.dialect, found.base_url, found.api_key) == ("anthropic", "http://127.0.0.1:1", "")
+    assert found.headers == (("Authorization", "Bearer gateway"),)
+    models.disable("openai")
+    assert models.ids == ["offline"] and not models.configured
+    models.disable("nobody")
+    with pytest.raises(KeyError):
+        models.route("nobody", "openai", "http://127.0.0.1:1", {})
+
+
+def test_lists_are_filtered_and_bounded() -> None:
+    models = Models(Config(others=set_up({}, {"OPENAI_API_KEY": "k"}, {}, ())))
+    before = len(models.ids)
+    names = ["text-embedding-3", "gpt-5.5", "gpt-9", *(f"o{n}" for n in range(500))]
+    assert models.take_lists({"openai": names}) is True
+    assert models.take_lists({"openai": names}) is False
+    assert "openai/gpt-9" in models.ids and not [name for name in models.ids if "embedding" in name]
+    assert len(models.ids) == len(set(models.ids)) <= before + MOST_LISTED
+    assert models.default == "openai/gpt-5.5"
+
+
+# -- Lists, fetched --
+
+
+@pytest.fixture
+def llm() -> Iterator[FakeLlm]:
+    with FakeLlm(models=("one", "two")) as llm:
+        yield llm
+
+
+def lists_of(
+    llm: FakeLlm, folder: Path, changed: Callable[[], None] = lambda: None
+) -> tuple[Models, ModelLists]:
+    given = {"p": {"baseUrl": llm.base_url, "models": {"mine": {}}}}
+    models = Models(Config(others=set_up(given, {}, {}, ())))
+    return models, ModelLists(models, str(folder), changed)
+
+
+def test_a_list_is_fetched_once_and_kept_for_the_next_process(llm: FakeLlm, tmp_path: Path) -> None:
+    told = threading.Event()
+    models, lists = lists_of(llm, tmp_path, told.set)
+    lists.use_stored()
+    assert models.ids == ["p/mine", "offline"]
+    lists.refresh()
+    lists.refresh()
+    assert told.wait(10) and lists.wait_idle(10)
+    assert models.ids == ["p/mine", "p/one", "p/two", "offline"]
+    assert len(llm.requests) == 1
+    again, lists = lists_of(llm, tmp_path)
+    lists.use_stored()
+    assert again.ids == models.ids
+    lists.refresh()
+    assert lists.wait_idle(10) and len(llm.requests) == 1
+    assert (tmp_path / "models.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_list_that_is_a_day_old_is_fetched_again_and_used_meanwhile(llm: FakeLlm, tmp_path: Path) -> None:
+    _, lists = lists_of(llm, tmp_path)
+    lists.refresh()
+    assert lists.wait_idle(10)
+    stored = json.loads((tmp_path / "models.json").read_text())
+    (entry,) = stored.values()
+    for age in (model_lists.FRESH_SECONDS + 1, -3600):  # older, and from a clock that was wrong
+        entry["time"] -= age
+        entry["models"] = ["old"]
+        (tmp_path / "models.json").write_text(json.dumps(stored))
+        models, lists = lists_of(llm, tmp_path)
+        lists.use_stored()
+        assert "p/old" in models.ids
+        lists.refresh()
+        assert lists.wait_idle(10) and "p/one" in models.ids and "p/old" not in models.ids
+        entry["time"] += age
+    assert len(llm.requests) == 3
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"p": 1}', '{"p x": {"time": "now", "models": [1]}}'])
+def test_a_damaged_store_is_as_good_as_none(llm: FakeLlm, tmp_path: Path, content: str) -> None:
+    (tmp_path / "models.json").write_text(content)
+    models, lists = lists_of(llm, tmp_path)
+    lists.use_stored()
+    lists.refresh()
+    assert lists.wait_idle(10) and "p/two" in models.ids
+
+
+def test_a_failure_changes_nothing_and_is_not_repeated_at_once(tmp_path: Path) -> None:
+    with FakeLlm(api_key="right") as llm:
+        models, lists = lists_of(llm, tmp_path)
+        lists.refresh()
+        assert lists.wait_idle(10)
+        lists.refresh()
+        assert lists.wait_idle(10) and len(llm.requests) == 1
+    assert models.ids == ["p/mine", "offline"] and not (tmp_path / "models.json").exists()
+
+
+def test_a_list_that_does_not_come_is_given_up_at_the_end(tmp_path: Path) -> None:
+    class Silent(FakeLlm):
+        def _check(self, request: Any) -> Any:
+            return text("x").answer().insert(0, Stall())
+
+    with Silent() as llm:
+        _, lists = lists_of(llm, tmp_path)
+        lists.refresh()
+        llm.wait_for_requests(1)
+        lists.close()
+        assert lists.wait_idle(5)
+
+
+def test_without_a_state_folder_lists_live_in_memory(llm: FakeLlm) -> None:
+    given = {"p": {"baseUrl": llm.base_url}}
+    models = Models(Config(others=set_up(given, {}, {}, ())))
+    lists = ModelLists(models, "", lambda: None)
+    lists.refresh()
+    assert lists.wait_idle(10) and models.ids == ["offline", "p/one", "p/two"]
