@@ -260,7 +260,9 @@ def finish(turn: Turn, reason: str) -> None:
     if FAULT == "cancel-is-error" and reason == "cancelled":
         fail(turn.id, -32603)
     else:
-        answer(turn.id, {"stopReason": reason})
+        answer(
+            turn.id, {"stopReason": reason, "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}}
+        )
     if FAULT == "late-update":
         chunk(session, "agent_message_chunk", "late")
     if FAULT == "answers-twice":

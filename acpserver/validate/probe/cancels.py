@@ -157,6 +157,21 @@ def _command(stage: Stage) -> None:
     _works(stage, link, session)
 
 
+@scenario("C7", "cancel/next-turn-after-a-cut-call")
+def _history(stage: Stage) -> None:
+    hello, text = stage.text("hello"), stage.text("terminal", cmd="sleep 43210")
+    link = stage.fresh()
+    session, start = stage.session(link), link.mark()
+    turn = stage.prompt(link, session, text)
+    link.wait(
+        lambda: "tool_call" in kinds(link.updates(session, start)), "a tool call", 2 * stage.options.timeout
+    )
+    link.notify("session/cancel", {"sessionId": session})
+    _cancelled(stage, link, turn)
+    for _ in range(2):
+        stage.turn(link, session, hello)
+
+
 def _sleeping(link: Link) -> bool:
     """Whether the command of `_command` runs (Linux; elsewhere it is never seen)."""
     return any(b"54321" in command for command in link.process.commands())

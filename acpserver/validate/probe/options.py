@@ -120,3 +120,18 @@ def _unknown_value(stage: Stage) -> None:
 @scenario("N3", "options/unknown-option")
 def _unknown_option(stage: Stage) -> None:
     _unknown(stage, "an unknown option", "no-such-option", "x")
+
+
+@scenario("L3", "options/models")
+def _models(stage: Stage) -> None:
+    link = stage.shared()
+    session, result = _state(stage, link, "models")
+    models = result.get("models")
+    known = models.get("availableModels") if isinstance(models, dict) else None
+    need(isinstance(models, dict) and isinstance(known, list), "the session has no list of models")
+    assert isinstance(models, dict) and isinstance(known, list)
+    current = models.get("currentModelId")
+    ids = [one.get("modelId") for one in known if isinstance(one, dict)]
+    demand(current in ids, f"the current model {current!r} is none of the available ones")
+    answer = link.request("session/set_model", {"sessionId": session, "modelId": current})
+    demand(answer.message is not None and answer.code is None, f"session/set_model got {answer.told()}")

@@ -56,6 +56,26 @@ def _usage(stage: Stage) -> None:
     demand("usage_update" in kinds(link.updates(session, start)), "no usage_update came")
 
 
+@scenario("L6", "turns/usage-in-the-answer", advice=True)
+def _answer_usage(stage: Stage) -> None:
+    link, text = stage.shared(), stage.text("hello")
+    result = stage.turn(link, stage.session(link), text).result or {}
+    demand(result.get("usage"), "the answer to the prompt has no usage")
+
+
+@scenario("L5", "turns/time-limit", advice=True)
+def _time_limit(stage: Stage) -> None:
+    link, text = stage.shared(), stage.text("slow")
+    session = stage.session(link)
+    params = {**prompt(session, text), "_meta": {"timeoutMs": 200}}
+    turn = link.post("session/prompt", params)
+    ended = link.settle(lambda: turn.message is not None, stage.options.patience)
+    link.notify("session/cancel", {"sessionId": session})
+    stage.finish(link, turn)
+    need(ended, "_meta.timeoutMs is not observed")
+    _stopped(turn, "cancelled")
+
+
 @scenario("S12", "turns/title", advice=True)
 def _title(stage: Stage) -> None:
     link, text = stage.shared(), stage.text("hello")
