@@ -178,6 +178,18 @@ def test_a_failure_is_the_exit_status_and_json_says_the_same() -> None:
     assert said["summary"]["FAIL"] == sum(one["status"] == "FAIL" for one in said["verdicts"]) >= 1
 
 
+def test_conversations_are_kept_where_the_user_wants_them(tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    done = command("--only", "handshake/version-", "--traces", str(folder), "--", *AGENT)
+    assert done.returncode == 0, done.stderr
+    files = sorted(folder.iterdir())
+    assert files[0].name == "001-handshake-version-1.jsonl"
+    assert len(files) == 4
+    for file in files:
+        entries = [json.loads(text) for text in file.read_text().splitlines()]
+        assert [entry["direction"] for entry in entries] == ["in", "out"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
