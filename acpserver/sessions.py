@@ -146,10 +146,11 @@ class Sessions:
         """Remove stored sessions that were never prompted and are older than a day; once in a while."""
         now = time.monotonic()
         with self._sessions_lock:
-            due, self._next_sweep = self._next_sweep, max(self._next_sweep, now + SWEEP_SECONDS)
+            if now < self._next_sweep:
+                return
+            self._next_sweep = now + SWEEP_SECONDS
             mine = {session.file.session_id for session in self._sessions.values()}
-        if now >= due:
-            self.store.sweep(lambda entry: entry.session_id in mine or _head(entry.path).turns > 0)
+        self.store.sweep(lambda entry: entry.session_id in mine or _head(entry.path).turns > 0)
 
     def _find(self, session_id: str, by_prefix: bool) -> SessionFile:
         file = self.store.find(session_id)

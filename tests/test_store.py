@@ -6,6 +6,7 @@ import itertools
 import os
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -154,7 +155,9 @@ def test_the_head_of_a_file_is_enough_for_a_list(store: Store, tmp_path: Path) -
     assert [record["type"] for record in found if record] == ["session", "user"]
 
 
-def test_the_sweep_takes_old_unused_sessions_and_leftovers(store: Store, tmp_path: Path) -> None:
+def test_the_sweep_takes_old_unused_sessions_and_leftovers(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = 1_600_000_000
     kept = [add(store, tmp_path, at=old), add(store, tmp_path, prompted=False, at=None)]
     os.utime(store.find(kept[1]).path)  # type: ignore[union-attr]
@@ -169,12 +172,17 @@ def test_the_sweep_takes_old_unused_sessions_and_leftovers(store: Store, tmp_pat
         (folder / name).write_text("")
         os.utime(folder / name, (old, old))
     os.utime(folder / "sess_3.jsonl.lock")
+    now = iter([1_000.0, 1_001.0, 2_800.0, 4_599.0, 4_600.0])
+    monkeypatch.setattr("acpserver.sessions.time", SimpleNamespace(monotonic=lambda: next(now)))
     sessions.sweep()
     left = {f"{each}.jsonl" for each in (*kept, mine.id)} | set(stay)
     assert {path.name for path in folder.iterdir()} == left
     late = add(store, tmp_path, prompted=False, at=old)
+    for _ in range(3):
+        sessions.sweep()
+        assert store.find(late) is not None, "the next look comes an hour later"
     sessions.sweep()
-    assert store.find(late) is not None, "the next look comes an hour later"
+    assert store.find(late) is None, "looks in between do not put it off"
 
 
 def test_spellings_of_one_folder(tmp_path: Path) -> None:
