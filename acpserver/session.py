@@ -167,10 +167,15 @@ class Session:
             self._chosen = {**self._chosen, option: (*self._chosen.get(option, ()), value)}
 
     def record_choice(self, option: str, value: str) -> None:
-        """Record an option that was set; called in the order of `choose`. Blocks for the disk."""
-        self.note(records.option(option, value))
-        with self._chosen_lock:
-            self._chosen = {**self._chosen, option: self._chosen.get(option, ())[1:]}
+        """Record an option that was set; called in the order of `choose`. Blocks for the disk.
+
+        Raises `StoreError` when the file cannot be read; the choice is then taken back.
+        """
+        try:
+            self.note(records.option(option, value))
+        finally:
+            with self._chosen_lock:
+                self._chosen = {**self._chosen, option: self._chosen.get(option, ())[1:]}
 
     def unreported_damage(self) -> int:
         """How many damaged lines of the file the user has not been told of; they count as told now."""

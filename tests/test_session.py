@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acpserver import records
+from acpserver.errors import StoreError
 from acpserver.llm.types import Message
 from acpserver.rpc.call import Call, CallTable
 from acpserver.session import Session, Turn
@@ -148,6 +149,19 @@ def test_the_choice_that_came_last_holds_at_every_moment(session: Session) -> No
         assert session.mode == "bypass"
         session.record_choice("mode", value)
     assert session.mode == "bypass"
+
+
+def test_a_choice_that_cannot_be_recorded_does_not_outlive_the_next(session: Session) -> None:
+    Path(session.file.path).unlink()
+    session.choose("mode", "bypass")
+    with pytest.raises(StoreError):
+        session.record_choice("mode", "bypass")
+    Path(session.file.path).write_bytes(b"")
+    assert session.mode == "default"
+    session.choose("mode", "read_only")
+    session.record_choice("mode", "read_only")
+    session.note(records.option("mode", "accept_edits"))  # as another process would
+    assert session.mode == "accept_edits"
 
 
 def test_notes_are_in_the_conversation_and_in_the_file(session: Session) -> None:
