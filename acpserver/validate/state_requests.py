@@ -6,7 +6,7 @@ Rules J2 to J11, and I1 for what comes before the handshake. One thread at a tim
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from acpserver.validate.envelope import BATCH, NONSENSE, UNREADABLE, Envelope
 from acpserver.validate.findings import AGENT, CLIENT, INFO, WARNING, other
@@ -83,11 +83,13 @@ class Requests:
         else:
             yield Breach("J4", side, "id", "id null, but no line of the client was unreadable")
 
-    def match(self, side: str, request_id: object, mark: Mark) -> tuple[Call | None, list[Breach]]:
-        """The request that an answer of `side` is for."""
+    def match(
+        self, side: str, request_id: object, mark: Mark, fits: Callable[[Call], bool]
+    ) -> tuple[Call | None, list[Breach]]:
+        """The request that an answer of `side` is for. `fits` tells whether it may be the answer to one."""
         asker = other(side)
         name = key(request_id)
-        call = self._oldest(asker, name)
+        call = self._take(asker, name, fits)
         if call is not None:
             self._world.answered[asker].add(name, mark.line)
             self._last_answered[asker] = max(self._last_answered[asker], call.order)
@@ -99,11 +101,13 @@ class Requests:
             return call, [Breach("J2", side, "id", reason, related=call.mark.line)]
         return None, [self._unmatched(side, name)]
 
-    def _oldest(self, asker: str, name: str) -> Call | None:
-        """Take the oldest open request with this id."""
+    def _take(self, asker: str, name: str, fits: Callable[[Call], bool]) -> Call | None:
+        """Take the oldest open request with this id; of several, the oldest one that the answer fits."""
         waiting = self._world.open[asker]
-        first = next((found for found in waiting if found.startswith(f"{name} ")), name)
-        return waiting.pop(first, None)
+        same = [found for found in waiting if found == name or found.startswith(f"{name} ")]
+        if len(same) > 1:
+            same = [found for found in same if fits(waiting[found])] or same
+        return waiting.pop(same[0]) if same else None
 
     def _nearly(self, asker: str, name: str) -> str | None:
         """The open request that an answer with this id was meant for, when only the type is wrong."""

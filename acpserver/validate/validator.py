@@ -143,7 +143,11 @@ class Validator:
         if opened.id is None:
             yield from self._requests.nameless(side, opened.error, mark)
             return
-        call, breaches = self._requests.match(side, opened.id, mark)
+
+        def fits(call: Call) -> bool:
+            return opened.error is not None or not self._judge.result(side, call.method, opened.result)
+
+        call, breaches = self._requests.match(side, opened.id, mark, fits)
         yield from breaches
         if call is None:
             if side == CLIENT:
