@@ -122,6 +122,22 @@ def test_a_question_reaches_a_client_that_can_show_it(tmp_path: Path) -> None:
     assert result(played).text == "the user said blue"
 
 
+BAD_SCHEMAS: list[Any] = [{"type": "nonsense"}, {"pattern": "("}, {"$ref": "#/$defs/none"}, {"allOf": 7}]
+
+
+@pytest.mark.parametrize("schema", BAD_SCHEMAS, ids=str)
+def test_a_tool_with_a_broken_schema_fails_alone(tmp_path: Path, schema: dict[str, object]) -> None:
+    """MCP servers bring their own schemas."""
+    played = Script([ToolCall("c1", "tool", {"n": "x"}), Finish("tool_calls")], LAST)
+    tool = FakeTool("tool", parameters={"type": "object", "properties": {"n": schema}})
+    with Editor(run=Inside(tmp_path, played, tool).run) as editor:
+        editor.initialize()
+        turn = editor.prompt(editor.new_session(tmp_path), "go")
+        assert turn.wait() == "end_turn"
+        assert turn.statuses("c1")[-1] == "failed"
+    assert result(played).text.startswith("The tool failed: ")
+
+
 def test_a_huge_result_stays_within_the_line_limit(tmp_path: Path) -> None:
     tool = FakeTool("tool", lambda a, c: ToolOutcome("\U0001f600" * 200_000, raw_output={"x": "y" * 500_000}))
     with Editor(run=Inside(tmp_path, script(), tool).run) as editor:

@@ -83,14 +83,14 @@ class ToolRunner:
             raise ToolError(f"There is no tool {call.name!r}. The tools are: {', '.join(self.tools)}.")
         if call.arguments is None:
             raise ToolError(f"The arguments are not a JSON object: {call.raw[:200]!r}")
-        check_arguments(tool, call.arguments)
         try:
+            check_arguments(tool, call.arguments)
             return tool.prepare(call.arguments, self._context(call))
         except (ToolError, Cancelled):
             raise
         except Exception as error:  # a fault in a tool must not end the turn with an open call
             log.exception("%s could not be prepared", call.name)
-            raise ToolError(f"The tool failed: {type(error).__name__}: {error}") from error
+            raise ToolError(_told(error)) from error
 
     def _context(self, call: ToolCall) -> ToolContext:
         return ToolContext(
@@ -132,4 +132,9 @@ class ToolRunner:
             return ToolOutcome(str(error), is_error=True)
         except Exception as error:  # as above: the model is told, the conversation goes on
             log.exception("%s failed", call.name)
-            return ToolOutcome(f"The tool failed: {type(error).__name__}: {error}", is_error=True)
+            return ToolOutcome(_told(error), is_error=True)
+
+
+def _told(error: Exception) -> str:
+    """What the model reads of a fault in a tool; some libraries put whole values into their messages."""
+    return f"The tool failed: {type(error).__name__}: {str(error)[:500]}"

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from referencing.jsonschema import EMPTY_REGISTRY  # jsonschema's own way to look up references
 
 from acpserver.errors import ToolError
 from acpserver.tools.base import Tool
@@ -20,7 +21,8 @@ _validators: WeakKeyDictionary[Tool, Draft202012Validator] = WeakKeyDictionary()
 
 def check_arguments(tool: Tool, arguments: dict[str, object]) -> None:
     """Raise `ToolError` naming every fault. Null is right for an optional argument: several models write
-    it for one that they leave out."""
+    it for one that they leave out. A schema that is none, as an MCP server may give one, raises whatever
+    jsonschema makes of it."""
     required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
     given = {key: value for key, value in arguments.items() if value is not None or key in needed}
@@ -31,10 +33,12 @@ def check_arguments(tool: Tool, arguments: dict[str, object]) -> None:
 
 
 def _validator(tool: Tool) -> Draft202012Validator:
-    """The validator of this tool object, made once."""
+    """The validator of this tool object, made once. It fetches nothing: left to itself, jsonschema would
+    load whatever address a reference in an MCP server's schema names."""
     validator = _validators.get(tool)
     if validator is None:
-        validator = _validators[tool] = Draft202012Validator(tool.parameters)
+        validator = Draft202012Validator(tool.parameters, registry=EMPTY_REGISTRY)
+        _validators[tool] = validator
     return validator
 
 
