@@ -13,7 +13,7 @@ import threading
 from collections import deque
 
 from acpserver.cancel import CancelFlag
-from acpserver.errors import AcpError, RpcError, ToolError
+from acpserver.errors import AcpError, ConnectionClosed, RpcError, ToolError
 from acpserver.processes import Child, Children
 from acpserver.rpc.call import Call
 from acpserver.rpc.connection import Connection
@@ -48,13 +48,14 @@ class McpServer:
     def start(self, cancel: CancelFlag) -> list[Tool]:
         """Start the program, shake hands, and return its tools.
 
-        Raises `ToolError`, whose text says what is wrong for a person, and `Cancelled`.
+        Raises `ToolError`, whose text says what is wrong for a person; also when `cancel` is set.
         """
         if self._spec.get("type") in ("http", "sse"):
             raise ToolError(f"{self._spec['type']} is not supported, only servers that are started here")
-        self._child = child = self._spawn()
+        child = self._spawn()
         assert child.popen.stdin and child.popen.stdout and child.popen.stderr
         self._writer = LineWriter(child.popen.stdin.fileno())
+        self._child = child  # from here on `close`, on another thread, has something to end
         self._writer.start()
         lines = LineReader(child.popen.stdout.fileno())
         self._connection = Connection(lines, self._writer, {"ping": _ping}, rules=MCP)
@@ -73,22 +74,22 @@ class McpServer:
             return self._connection.request("tools/call", {"name": tool, "arguments": arguments}, cancel)
         except RpcError as error:
             raise ToolError(f"The MCP server {self.name} answered: {error.details}") from error
+        except ConnectionClosed as error:
+            raise ToolError(f"The MCP server {self.name} has ended{self._last_words()}") from error
 
     def close(self) -> None:
         """End the server: close its input, wait a moment, then end its processes. Blocks for that."""
         child = self._child
         if child is None or child.popen.stdin is None:
             return
-        self._writer.close(END_SECONDS)
-        try:
+        # While the writer is at it, its descriptor stays open: the number could become another file's.
+        if self._writer.close(END_SECONDS):
             child.popen.stdin.close()
-            child.popen.wait(END_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            log.debug("mcp %s: %s", self.name, error)
+            child.wait(END_SECONDS)
         child.end(END_SECONDS)
         for thread in self._threads:
             thread.join(END_SECONDS)
-        for stream in (child.popen.stdout, child.popen.stderr):
+        for stream in (child.popen.stdin, child.popen.stdout, child.popen.stderr):
             if stream is not None:
                 stream.close()
 
@@ -203,7 +204,7 @@ class McpServers:
         self._failures: list[str] = []
         self._cancel = CancelFlag()
         self._connected = not specs
-        self._changed = threading.Condition()  # guards the three above; for turns that wait
+        self._changed = threading.Condition()  # guards _connected; what stands above is whole before it
 
     def connect(self) -> None:
         """Start all servers, side by side, on threads of their own. Returns at once."""
@@ -252,12 +253,13 @@ class McpServers:
     def _connect(self, server: McpServer, tools: list[Tool]) -> None:
         try:
             tools += server.start(self._cancel)
+            return
         except AcpError as error:
             self._failures.append(f"The MCP server {server.name} cannot be used: {error}")
-            server.close()
         except Exception as error:  # the top of a thread: the other servers and the session go on
             log.exception("mcp %s", server.name)
             self._failures.append(f"The MCP server {server.name} cannot be used: {type(error).__name__}")
+        server.close()
 
 
 def _free_name(name: str, taken: dict[str, Tool]) -> str:

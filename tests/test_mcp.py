@@ -18,7 +18,7 @@ from acpserver.processes import Children
 from acpserver.tools.base import EXECUTE, Tool, ToolContext, ToolOutcome
 
 REPOSITORY = Path(__file__).parent.parent
-ALL_TOOLS = ["echo", "slow", "broken", "failing", "env", "picture"]
+ALL_TOOLS = ["echo", "slow", "broken", "failing", "env", "picture", "crash", "sleepy"]
 
 
 def spec(name: str, *behaviours: str, env: dict[str, str] | None = None) -> dict[str, object]:
@@ -49,7 +49,9 @@ def run(tool: Tool, text: str = "hi", cancel: CancelFlag | None = None) -> ToolO
     return action.run()
 
 
-@pytest.mark.parametrize("behaviour", ["good", "chatter", "string-ids", "early-note", "flood-stderr", "pages"])
+@pytest.mark.parametrize(
+    "behaviour", ["good", "chatter", "string-ids", "early-note", "flood-stderr", "pages"]
+)
 def test_the_tools_are_found_and_called(children: Children, behaviour: str) -> None:
     servers = connected(children, spec("my files", behaviour))
     tools = servers.tools(CancelFlag())
@@ -106,9 +108,35 @@ def test_a_server_that_fails_is_told_and_the_others_work(
 def test_two_servers_of_one_name_have_tools_of_their_own(children: Children) -> None:
     servers = connected(children, spec("twin"), spec("twin"))
     tools = servers.tools(CancelFlag())
-    assert len(tools) == 12
+    assert len(tools) == 2 * len(ALL_TOOLS)
     assert all(name == tool.name and len(name) <= 64 for name, tool in tools.items())
     servers.close()
+
+
+def test_a_server_that_has_ended_is_told_to_the_model(children: Children) -> None:
+    servers = connected(children, spec("s"))
+    crash = servers.tools(CancelFlag())["mcp__s__crash"]
+    for _ in range(2):
+        with pytest.raises(ToolError, match="The MCP server s has ended .it said: .*out of luck"):
+            run(crash)
+    servers.close()
+
+
+def test_a_server_that_does_not_read_is_ended(children: Children) -> None:
+    servers = connected(children, spec("s"))
+    sleepy = servers.tools(CancelFlag())["mcp__s__sleepy"]
+    flag = CancelFlag()
+    threading.Timer(0.2, flag.set).start()
+    with pytest.raises(Cancelled):
+        run(sleepy, cancel=flag)
+    again = CancelFlag()
+    threading.Timer(0.2, again.set).start()
+    with pytest.raises(Cancelled):
+        run(sleepy, "x" * (1 << 20), again)
+    started = time.monotonic()
+    servers.close()
+    assert time.monotonic() - started < 3.0
+    assert [thread.name for thread in threading.enumerate() if thread.name in ("writer", "mcp reader")] == []
 
 
 def test_a_cancel_ends_the_wait_for_a_call(children: Children) -> None:

@@ -4,7 +4,8 @@ Behaviours: chatter (log lines on stdout first), string-ids (answers 7 with "7")
 before the first answer), flood-stderr (1 MB on stderr at start), deaf (never answers initialize), ignore-end
 (stays when its input ends, and ignores SIGTERM), refuse (initialize is an error), pages (the list of tools
 comes in two pages), bad-list (the list holds nonsense). Tools: echo, slow (never answers), broken
-(a JSON-RPC error), failing (isError), env (the variable named), picture.
+(a JSON-RPC error), failing (isError), env (the variable named), picture, crash (ends the server), sleepy
+(from then on it reads nothing).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 
 BEHAVIOURS = set(sys.argv[1:])
 TEXT_TOOL = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-NAMES = ("echo", "slow", "broken", "failing", "env", "picture")
+NAMES = ("echo", "slow", "broken", "failing", "env", "picture", "crash", "sleepy")
 
 
 def say(message: dict[str, object]) -> None:
@@ -59,6 +60,10 @@ def call_tool(request: dict[str, object]) -> None:
         say({"id": request["id"], "error": {"code": -32000, "message": "it broke"}})
     elif name == "picture":
         answer(request, {"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]})
+    elif name == "crash":
+        sys.exit("out of luck")
+    elif name == "sleepy":
+        time.sleep(60)
     elif name != "slow":
         text = os.environ.get(value, "unset") if name == "env" else f"{name}: {value}"
         answer(request, {"content": [{"type": "text", "text": text}], "isError": name == "failing"})
