@@ -1,6 +1,6 @@
 """`acp-validate` on a large trace: time, and that memory does not grow with the file.
 
-    python -m bench.validate [MEGABYTES]
+    python bench/validate.py [MEGABYTES]
 
 A trace of many turns is written, judged in a child, and removed. Prints figures and fails when the child
 took more memory than it may.

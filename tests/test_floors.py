@@ -136,6 +136,7 @@ ROOMS = """
     validate.envelope
     validate.official
     validate.hints
+    validate.builtin
     validate.schemas
     validate.state_requests
     validate.state_handshake
@@ -149,6 +150,7 @@ ROOMS = """
     validate.watchers
     validate.validator
     validate.stats
+    validate.sides
     validate.formats
     validate.recording
     validate

@@ -11,23 +11,17 @@ Reads line by line, so that memory does not grow with the file. Four formats; `r
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
-from typing import NamedTuple
 
 from acpserver import jsontext
 from acpserver.errors import ConfigError
-from acpserver.rpc import legacy
-from acpserver.rpc.definitions import methods
-from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry, other
+from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry
+from acpserver.validate.sides import IN, OUT, Raw, with_sides
 
 FORMATS = ("lines", "wrapped", "prefixed", "zed")
 _PEEKED = 40  # lines that are looked at to recognise a format
-_HELD = 1000  # messages that wait until it is known which side the directions are told from
-
-OUT, IN = "out", "in"  # as the one sees it who wrote the log; which side that is shows later
 _DIRECTIONS = {
     OUT: "out outgoing send sent sending tx write wrote -> --> => ==> >> >>> > \u2192 \u25b6 \u2191",
     IN: "in incoming recv received receive receiving rx read <- <-- <= <== << <<< < \u2190 \u25c0 \u2193",
@@ -46,18 +40,6 @@ _CLOCK = re.compile(
 )
 
 
-class _Raw(NamedTuple):
-    """An entry before it is known who sent it. `label` is a side, OUT, IN, or "" for unknown."""
-
-    line: int
-    time: float | None
-    label: str
-    message: object
-    text: str
-    problem: str
-    size: int
-
-
 def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
     """The messages of a recording. Raises `ConfigError` for a format that does not exist."""
     if format is not None and format not in FORMATS:
@@ -67,7 +49,7 @@ def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
     chosen = format or recognise(head)
     numbered = enumerate(chain(head, stream), 1)
     raw = _zed(numbered) if chosen == "zed" else _by_line(numbered, chosen)
-    return _with_sides(raw)
+    return with_sides(raw)
 
 
 def recognise(head: Iterable[bytes]) -> str:
@@ -84,7 +66,7 @@ def recognise(head: Iterable[bytes]) -> str:
     return max(votes, key=lambda name: votes[name])
 
 
-def _by_line(numbered: Iterable[tuple[int, bytes]], format: str) -> Iterator[_Raw]:
+def _by_line(numbered: Iterable[tuple[int, bytes]], format: str) -> Iterator[Raw]:
     take = {"lines": _bare, "wrapped": _wrapped, "prefixed": _prefixed}[format]
     for number, line in numbered:
         if line.strip():
@@ -93,12 +75,12 @@ def _by_line(numbered: Iterable[tuple[int, bytes]], format: str) -> Iterator[_Ra
                 yield raw
 
 
-def _bare(number: int, line: bytes) -> _Raw:
+def _bare(number: int, line: bytes) -> Raw:
     value, problem = _parse(line)
-    return _Raw(number, None, "", value, _text(line), problem, len(line))
+    return Raw(number, None, "", value, _text(line), problem, len(line))
 
 
-def _wrapped(number: int, line: bytes) -> _Raw | None:
+def _wrapped(number: int, line: bytes) -> Raw | None:
     value, problem = _parse(line)
     keys = _wrapping(value)
     if problem or keys is None or not isinstance(value, dict):
@@ -112,7 +94,7 @@ def _wrapped(number: int, line: bytes) -> _Raw | None:
         text, size = _text(inner), len(inner)
     else:
         text = jsontext.dumps(message)[:MAX_TEXT]
-    return _Raw(number, _time(value), _SIDES[str(value[direction]).lower()], message, text, problem, size)
+    return Raw(number, _time(value), _SIDES[str(value[direction]).lower()], message, text, problem, size)
 
 
 def _wrapping(value: object) -> tuple[str, str] | None:
@@ -126,7 +108,7 @@ def _wrapping(value: object) -> tuple[str, str] | None:
     return (direction, holder) if direction and holder else None
 
 
-def _prefixed(number: int, line: bytes) -> _Raw | None:
+def _prefixed(number: int, line: bytes) -> Raw | None:
     """A line of a log; one that holds no direction and no message is none of the conversation's."""
     text = line.decode("utf-8", "replace")
     found = _prefix(text)
@@ -135,7 +117,7 @@ def _prefixed(number: int, line: bytes) -> _Raw | None:
     label, start = found
     body = text[start:].strip().encode("utf-8", "replace")
     value, problem = _parse(body)
-    return _Raw(number, _clock(text[:start]), label, value, _text(body), problem, len(body))
+    return Raw(number, _clock(text[:start]), label, value, _text(body), problem, len(body))
 
 
 def _prefix(text: str) -> tuple[str, int] | None:
@@ -150,7 +132,7 @@ def _prefix(text: str) -> tuple[str, int] | None:
     return (chosen[-1], start) if chosen else None
 
 
-def _zed(numbered: Iterable[tuple[int, bytes]]) -> Iterator[_Raw]:
+def _zed(numbered: Iterable[tuple[int, bytes]]) -> Iterator[Raw]:
     """The objects of a pretty-printed array, each from its `  {` to its `  }`."""
     lines: list[bytes] = []
     first = 0
@@ -165,7 +147,7 @@ def _zed(numbered: Iterable[tuple[int, bytes]]) -> Iterator[_Raw]:
                 message = _from_zed(value)
                 text = jsontext.dumps(message)[:MAX_TEXT]
                 label = IN if value["_direction"] == "incoming" else OUT
-                yield _Raw(first, None, label, message, text, problem, len(body))
+                yield Raw(first, None, label, message, text, problem, len(body))
             lines, first = [], 0
 
 
@@ -179,76 +161,6 @@ def _from_zed(value: dict[str, object]) -> dict[str, object]:
         return {**message, "method": value.get("method"), **({} if content is None else {"params": content})}
     is_error = isinstance(content, dict) and {"code", "message"} <= set(content)
     return {**message, "error" if is_error else "result": content}
-
-
-class _Sides:
-    """Who sends what, as far as the messages show it."""
-
-    def __init__(self) -> None:
-        self.outward = ""
-        """The side whose log it is, once a call has shown it."""
-        self._open: dict[str, deque[str]] = {}
-
-    def of_call(self, message: object) -> str:
-        """The side that may send this call; "" for one that either side may send."""
-        method = message.get("method") if isinstance(message, dict) else None
-        if not isinstance(method, str):
-            return ""
-        known = methods().get(legacy.METHODS.get(method, method))
-        return "" if known is None or known.receiver == "both" else other(known.receiver)
-
-    def guess(self, message: object, problem: str) -> str:
-        """The side of a message whose direction was not recorded."""
-        if problem or not isinstance(message, dict):
-            return AGENT
-        request_id = jsontext.dumps(message.get("id"))
-        if "method" in message:
-            side = self.of_call(message) or CLIENT
-            if message.get("method") == "$/cancel_request" and isinstance(message.get("params"), dict):
-                wanted = jsontext.dumps(message["params"].get("requestId"))
-                side = next(iter(self._open.get(wanted, ())), CLIENT)
-            elif "id" in message:
-                self._open.setdefault(request_id, deque()).append(side)
-            return side
-        asked = self._open.get(request_id)
-        if not asked:
-            return AGENT
-        side = self._asker(asked, message)
-        asked.remove(side)
-        if not asked:
-            del self._open[request_id]
-        return other(side)
-
-    def _asker(self, asked: deque[str], message: dict[str, object]) -> str:
-        """Who asked what this answers, when both sides use the same id."""
-        result = message.get("result")
-        if CLIENT in asked and AGENT in asked and isinstance(result, dict):
-            return AGENT if {"outcome", "terminalId", "output", "exitCode"} & set(result) else CLIENT
-        return asked[0]
-
-
-def _with_sides(raws: Iterable[_Raw]) -> Iterator[Entry]:
-    sides = _Sides()
-    waiting: list[_Raw] = []
-    for raw in raws:
-        if raw.label in (OUT, IN) and not sides.outward:
-            sender = sides.of_call(raw.message)
-            if sender:
-                sides.outward = sender if raw.label == OUT else other(sender)
-            elif len(waiting) < _HELD:
-                waiting.append(raw)
-                continue
-        yield from (_entry(early, sides) for early in waiting)
-        waiting.clear()
-        yield _entry(raw, sides)
-    yield from (_entry(early, sides) for early in waiting)
-
-
-def _entry(raw: _Raw, sides: _Sides) -> Entry:
-    outward = sides.outward or AGENT  # a log of which nothing is known is taken for an agent's
-    by_label = {OUT: outward, IN: other(outward), CLIENT: CLIENT, AGENT: AGENT}
-    sender = by_label.get(raw.label) or sides.guess(raw.message, raw.problem)
-    return Entry(raw.line, raw.time, sender, raw.message, raw.text, raw.problem, raw.size)
 
 
 def _parse(line: bytes) -> tuple[object, str]:
