@@ -107,6 +107,8 @@ def prompt_result(reason: str, loop: TurnLoop, session: Session, turn: Turn) -> 
     if loop.usage:
         result["usage"] = usage = translate.prompt_usage(loop.usage)
         meta.update(usage)
+        if loop.cost is not None:
+            meta["costUsd"] = round(loop.cost, 6)
     return result
 
 

@@ -60,7 +60,8 @@ class Answer:
 
 
 class TurnLoop:
-    """Runs one turn. `usage` is the sum over its model calls so far, None when no call told it."""
+    """Runs one turn. `usage` is the sum over its model calls so far, None when no call told it; `cost` is in
+    USD, None as soon as there was a call whose price is not known."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class TurnLoop:
         self.models = models
         self.config = config
         self.usage: Usage | None = None
+        self.cost: float | None = 0.0
         self._updates = client.updates(session.id, session.story, turn.cancel)
         self._sink: _Sink | None = None  # of the model call that is under way
         self._runner = ToolRunner(session, turn, client, self._updates, tools)
@@ -167,7 +169,7 @@ class TurnLoop:
                 if answer.parts or answer.usage:
                     cost = self._cost(model, answer.usage)
                     self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole, cost))
-        self._count(answer.usage, request.context_window)
+        self._count(answer.usage, self._cost(model, answer.usage), request.context_window)
         return answer
 
     def _request(self, model: str) -> ModelRequest:
@@ -201,9 +203,10 @@ class TurnLoop:
         running = self.turn.running_call
         return [translate.tool_started(running)] if running is not None else []
 
-    def _count(self, usage: Usage | None, window: int | None) -> None:
+    def _count(self, usage: Usage | None, cost: float | None, window: int | None) -> None:
         if usage is None:
             return
+        self.cost = self.cost + cost if self.cost is not None and cost is not None else None
         self.usage = self.usage.plus(usage) if self.usage else usage
         if window:
             self._updates.send(translate.usage_update(usage, window, self.session.conversation.cost))

@@ -442,6 +442,7 @@ def check_values(message: Json) -> None:
     for path, key, value, holder in _walk(message, ""):
         if value is None:
             old = key == "oldText" and holder.get("type") == "diff"
+            old = old or (key == "current" and "providerId" in holder)  # a provider that is not in use
             need(old or (path == ".id" and "error" in message), f"null at {path}")
         elif key in ("rawInput", "rawOutput"):
             need(isinstance(value, dict), f"{path} is not an object")
