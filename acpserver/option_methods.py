@@ -27,8 +27,7 @@ class OptionMethods:
         self._models = models
         self._editor = editor
         self._choices = WorkerPool("choice", 1)  # one thread: the choice that came last must hold
-        self._shown_lock = threading.Lock()  # guards _shown
-        self._shown: dict[str, list[tuple[str, str]]] = {}  # session id -> the models it was told of
+        self._told_lock = threading.Lock()  # guards what sessions were told
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers, for the reader."""
@@ -42,24 +41,20 @@ class OptionMethods:
 
     def opened(self, session: Session, shown: list[tuple[str, str]]) -> None:
         """A session was answered for, and the client told of these models; updates may follow from now on."""
-        with self._shown_lock:
-            self._shown[session.id] = shown
+        with self._told_lock:
+            session.told_models = shown
         self.announce()
 
     def announce(self) -> None:
         """Tell every open session whose offer of models is not the one that its client knows (rule N1)."""
         names = self._models.names()
-        with self._shown_lock:
-            stale = [session_id for session_id, shown in self._shown.items() if shown != names]
-            self._shown.update((session_id, names) for session_id in stale)
-        for session_id in stale:
-            session = self._sessions.peek(session_id)
-            if session is None:  # closed
-                with self._shown_lock:
-                    self._shown.pop(session_id, None)
-                continue
-            update = translate.config_options(config_options(session, self._models))
-            self._editor().update(session_id, update)
+        sessions = self._sessions.all()
+        with self._told_lock:
+            stale = [one for one in sessions if one.told_models is not None and one.told_models != names]
+            for session in stale:
+                session.told_models = names
+        for session in stale:
+            self._editor().update(session.id, translate.config_options(config_options(session, self._models)))
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until every choice is recorded. False when `timeout` seconds were not enough."""

@@ -77,11 +77,14 @@ class Session:
         for a whole replay: so a replay in mid-turn tells each thing once. Never taken by the reader."""
         self.unfinished: Callable[[], list[dict[str, object]]] | None = None
         """While a turn runs here: the updates that tell what it has shown and not recorded yet."""
+        self.told_models: list[tuple[str, str]] | None = None
+        """The models that the client was told of; None until the session is answered for."""
         self._models = models  # that can be chosen, the default first
         self._told_problem = ""
         self._chosen_lock = threading.Lock()  # guards _chosen
         self._chosen: dict[str, tuple[str, ...]] = {}  # values, oldest first, that are not recorded yet
         self._conversation: Conversation | None = None
+        self._kept_options: dict[str, str] | None = None  # of the conversation that was unloaded
         self._turns_lock = threading.Lock()  # guards the queue and the two states below
         self._idle = threading.Condition(self._turns_lock)
         self._waiting: deque[Turn] = deque()
@@ -142,7 +145,8 @@ class Session:
         if self.busy:
             return
         with self.story:
-            if self.file.stored and not self.file.problem:
+            if self.file.stored and not self.file.problem and self._conversation is not None:
+                self._kept_options = self._conversation.options
                 self._conversation = None
 
     @property
@@ -157,9 +161,12 @@ class Session:
         return chosen if chosen in self._models else self._models[0]
 
     def option(self, option: str, default: str) -> str:
-        """The value that was chosen for an option."""
+        """The value that was chosen for an option. Reads the file when nothing is known of it yet."""
         chosen = self._chosen.get(option)
-        return chosen[-1] if chosen else self.conversation.options.get(option, default)
+        if chosen:
+            return chosen[-1]
+        options = self._kept_options if self._conversation is None else None
+        return (self.conversation.options if options is None else options).get(option, default)
 
     def choose(self, option: str, value: str) -> None:
         """Set an option in memory, from the next model or tool call on. Never blocks."""

@@ -484,6 +484,19 @@ def test_an_idle_session_leaves_the_memory_and_comes_back(tmp_path: Path) -> Non
     assert sessions.peek(session.id) is session
 
 
+def test_the_options_of_an_idle_session_are_known_without_its_file(tmp_path: Path) -> None:
+    """The reader asks for them, which must not wait for the disk."""
+    _, session = stored_session(tmp_path)
+    session.note(records.option("mode", "bypass"))
+    session.unload()
+    path = Path(session.file.path)
+    path.rename(path.with_suffix(".away"))
+    assert (session.mode, session.model) == ("bypass", "big")
+    path.with_suffix(".away").rename(path)
+    session.record_choice("mode", "default")
+    assert session.mode == "default"
+
+
 def test_what_the_disk_did_not_take_keeps_a_session_in_memory(tmp_path: Path) -> None:
     sessions, session = stored_session(tmp_path)
     sessions.delete(session.id)
