@@ -261,6 +261,15 @@ def test_thinking_without_its_text_is_kept_too() -> None:
     assert found == [Opaque(ME, {"type": "thinking", "thinking": "", "signature": "s"}), Finish("stop")]
 
 
+def test_arguments_that_come_with_the_beginning_of_a_call() -> None:
+    start = block(0, "tool_use", id="a", name="look", input={"n": 1})
+    assert parse(start, stop(0), end("tool_use"))[0] == ToolCall("a", "look", {"n": 1}, '{"n":1}')
+    pieces = delta(0, "input_json_delta", partial_json='{"n":2}')
+    assert parse(start, pieces, stop(0), end("tool_use"))[0] == ToolCall("a", "look", {"n": 2}, '{"n":2}')
+    nothing = block(0, "tool_use", id="a", name="look", input={})
+    assert parse(nothing, stop(0), end("tool_use"))[0] == ToolCall("a", "look", {}, "")
+
+
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [

@@ -34,6 +34,8 @@ class AnthropicParser(AnswerParser):
         self._counts: dict[str, int] = {}
         self._blocks: dict[object, dict[str, object]] = {}
         """The blocks of reasoning that have not ended, by index, as they will be sent back."""
+        self._inputs: dict[object, dict[str, object]] = {}
+        """Arguments that came with the beginning of a call, and count unless they come in pieces too."""
 
     def _value(self, value: dict[str, object]) -> None:
         kind, index = value.get("type"), value.get("index")
@@ -56,8 +58,6 @@ class AnthropicParser(AnswerParser):
             return False
         for index, block in enumerate(fields.records(value, "content")):
             self._start(index, block)
-            if block.get("type") == "tool_use":
-                self._calls.add(index, "", "", jsontext.dumps(block.get("input")))
             self._stop(index)
         self._count(value.get("usage"))
         self._end(value)
@@ -67,6 +67,7 @@ class AnthropicParser(AnswerParser):
         kind = block.get("type")
         if kind == "tool_use":
             self._calls.add(index, fields.text(block, "id"), fields.text(block, "name"), "")
+            self._inputs[index] = fields.record(block, "input")
         elif kind == "text":
             self._deltas.add(TextDelta, fields.text(block, "text"))
         elif kind in _THINKING:
@@ -78,7 +79,10 @@ class AnthropicParser(AnswerParser):
         if kind == "text_delta":
             self._deltas.add(TextDelta, fields.text(delta, "text"))
         elif kind == "input_json_delta":
-            self._calls.add(index, "", "", fields.text(delta, "partial_json"))
+            written = fields.text(delta, "partial_json")
+            self._calls.add(index, "", "", written)
+            if written:
+                self._inputs.pop(index, None)
         elif kind == "thinking_delta":
             thought = fields.text(delta, "thinking")
             self._append(index, "thinking", thought)
@@ -92,6 +96,8 @@ class AnthropicParser(AnswerParser):
 
     def _stop(self, index: object) -> None:
         """The end of a block. Thinking without a signature came from a server that does not want it back."""
+        if arguments := self._inputs.pop(index, None):
+            self._calls.add(index, "", "", jsontext.dumps(arguments))
         block = self._blocks.pop(index, None)
         if block and (block.get("signature") or block.get("data")):
             self._keep(block)

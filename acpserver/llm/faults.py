@@ -6,15 +6,15 @@ secrets, fits on one line and stays under `MAX_TEXT` characters, whatever the se
 
 from __future__ import annotations
 
-import base64
 import math
 import re
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.server_words import asked_wait, error_words, server_words
 from acpserver.llm.types import Endpoint
+from acpserver.redaction import Secrets
 from acpserver.llm.verdicts import KEY, Verdict, verdict
 
 MAX_TEXT = 480  # characters of a whole error text
@@ -59,9 +59,7 @@ class Faults:
 
     def redact(self, text: str) -> str:
         """`text` with every form of the endpoint's secrets replaced."""
-        for secret in self._secrets:
-            text = text.replace(secret, "[hidden]")
-        return text
+        return self._secrets.hide(text, "[hidden]")
 
     @staticmethod
     def clean(text: str, limit: int) -> str:
@@ -150,8 +148,8 @@ def _place(base_url: str) -> str:
     return Faults.clean(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}", 120)
 
 
-def _secrets(endpoint: Endpoint) -> list[str]:
-    """Every text that must not be shown, the longest first so that none hides a part of another."""
+def _secrets(endpoint: Endpoint) -> Secrets:
+    """Every text that must not be shown."""
     plain = [endpoint.api_key]
     for name, value in endpoint.headers:
         if _SECRET_NAME.search(name):
@@ -162,12 +160,4 @@ def _secrets(endpoint: Endpoint) -> list[str]:
         plain += [value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name)]
     except ValueError:
         plain.append(endpoint.base_url)
-    forms: set[str] = set()
-    for secret in {text.strip() for text in plain if len(text.strip()) >= _SHORTEST_SECRET}:
-        raw = secret.encode("utf-8", "replace")
-        forms |= {secret, quote(secret, safe=""), quote(secret), jsontext.dumps(secret)[1:-1]}
-        forms |= {
-            base64.b64encode(raw).decode().rstrip("="),
-            base64.urlsafe_b64encode(raw).decode().rstrip("="),
-        }
-    return sorted(forms, key=len, reverse=True)
+    return Secrets(text.strip() for text in plain if len(text.strip()) >= _SHORTEST_SECRET)

@@ -20,7 +20,8 @@ from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers
 
 _VERSION = re.compile(r"/v\d+(alpha|beta)?\d*(/|$)")
 _BUDGETED = re.compile(r"gemini-2\.5")  # thinks within a budget of tokens
-_LEVELLED = re.compile(r"gemini-([3-9]|\d\d)")  # thinks at a level, and signs its calls
+_LEVELLED = re.compile(r"gemini-([3-9]|\d\d)")  # thinks at a level
+_SIGNS = re.compile(r"gemini(?!-[12]([.-]|$))")  # demands signed calls; gemini-pro-latest does so too
 _BUDGETS = {"low": 1_024, "medium": 8_192, "high": 24_576}  # tokens of thinking
 _FOREIGN = "skip_thought_signature_validator"
 """What the documentation gives for the signature of a call that another model made."""
@@ -35,7 +36,7 @@ class Gemini:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = _url(endpoint, f"/{_path(request.model)}:streamGenerateContent", "alt=sse")
         history = history_for(request, origin(endpoint, request.model))
-        body: dict[str, object] = {"contents": _contents(history, bool(_LEVELLED.search(request.model)))}
+        body: dict[str, object] = {"contents": _contents(history, bool(_SIGNS.search(request.model)))}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools:

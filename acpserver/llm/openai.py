@@ -103,7 +103,7 @@ def _messages(request: ModelRequest, me: str, server: Server) -> list[dict[str, 
         if message.role == "tool":
             messages.extend(_results(message, server))
         elif message.role == "assistant":
-            messages.append(_answer(message, server, position > start))
+            messages.append(_answer(message, server, server.remembers or position > start))
         else:
             messages.append({"role": message.role, "content": _content(message)})
     return messages
@@ -121,13 +121,15 @@ def _results(message: Message, server: Server) -> list[dict[str, object]]:
     ]
 
 
-def _answer(message: Message, server: Server, in_turn: bool) -> dict[str, object]:
-    """A past answer. Its reasoning goes back only while the turn goes on: after that the servers that ask for
-    it ignore it, or count it for nothing."""
+def _answer(message: Message, server: Server, with_reasoning: bool) -> dict[str, object]:
+    """A past answer. Servers that want the reasoning before a call refuse a call without any, so the calls of
+    another model get an empty one."""
     found: dict[str, object] = {"role": "assistant", "content": message.text or None}
     if message.tool_calls:
         found["tool_calls"] = [_tool_call(call, server) for call in message.tool_calls]
-    if in_turn:
+        if with_reasoning and server.own_reasoning == "reasoning_content":
+            found["reasoning_content"] = ""
+    if with_reasoning:
         for part in message.parts:
             if isinstance(part, Opaque):
                 found |= part.data

@@ -26,6 +26,8 @@ class Server(NamedTuple):
     switch), or "" for a server whose models decide for themselves."""
     own_reasoning: str = ""
     """The member of the answer that it wants to see again in the calls of the turn that goes on."""
+    remembers: bool = False
+    """It wants that of the turns before too."""
     call_id: re.Pattern[str] = _ANY_ID
     """The ids of tool calls that it accepts."""
     id_length: int = 24
@@ -35,6 +37,7 @@ class Server(NamedTuple):
 
 _DEFAULT = Server()
 _AZURE = Server(limit="max_completion_tokens", key_header="api-key", scheme="")
+_KIMI = Server(effort="", own_reasoning="reasoning_content", remembers=True)
 
 SERVERS: dict[str, Server] = {
     "api.openai.com": Server(limit="max_completion_tokens"),
@@ -43,8 +46,8 @@ SERVERS: dict[str, Server] = {
     "cognitiveservices.azure.com": _AZURE,
     "openrouter.ai": Server(effort="reasoning", own_reasoning="reasoning_details"),
     "api.deepseek.com": Server(effort="", own_reasoning="reasoning_content"),
-    "api.moonshot.ai": Server(effort="", own_reasoning="reasoning_content"),
-    "api.moonshot.cn": Server(effort="", own_reasoning="reasoning_content"),
+    "api.moonshot.ai": _KIMI,
+    "api.moonshot.cn": _KIMI,
     "dashscope.aliyuncs.com": Server(effort="enable_thinking"),
     "dashscope-intl.aliyuncs.com": Server(effort="enable_thinking"),
     "api.mistral.ai": Server(
