@@ -24,9 +24,16 @@ MOST_TURNS = 256  # that run at once
 
 
 class Turns:
-    """Runs turns. `editor` gives the client, once it has introduced itself."""
+    """Runs turns. `config` gives the configuration as it was last read, `editor` the client, once it has
+    introduced itself."""
 
-    def __init__(self, models: Models, tools: dict[str, Tool], config: Config, editor: Callable[[], Client]):
+    def __init__(
+        self,
+        models: Models,
+        tools: dict[str, Tool],
+        config: Callable[[], Config],
+        editor: Callable[[], Client],
+    ):
         self._models = models
         self._tools = tools
         self._config = config
@@ -63,7 +70,7 @@ class Turns:
                 with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
                     session.refresh()
                     tools = self._allowed_tools(session, turn)
-                    loop = TurnLoop(session, turn, self._editor(), self._models, tools, self._config)
+                    loop = TurnLoop(session, turn, self._editor(), self._models, tools, self._config())
                     reason = loop.run()
             except Cancelled:  # cancelled before it could begin
                 turn.call.answer({"stopReason": "cancelled"})

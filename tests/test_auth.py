@@ -108,6 +108,18 @@ def test_authenticate_reads_files_anew(tmp_path: Path) -> None:
         assert [model["modelId"] for model in result["models"]["availableModels"]] == ["work/fake", "offline"]
 
 
+def test_the_limits_of_the_files_that_were_read_anew_hold_for_the_next_turn(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model": "offline"}))
+    with editor(tmp_path) as client:
+        method = methods(client, {})[0]["id"]
+        session = client.new_session(tmp_path)
+        assert client.prompt(session, "list .\nsay done").wait() == "end_turn"
+        path.write_text(json.dumps({"model": "offline", "maxSteps": 1}))
+        assert client.request("authenticate", {"methodId": method}).result == {}
+        assert client.prompt(session, "list .\nsay done").wait() == "max_turn_requests"
+
+
 def test_a_file_that_breaks_is_told_and_the_old_configuration_holds(tmp_path: Path) -> None:
     with editor(tmp_path, ACPSERVER_MODEL="offline") as client:
         client.initialize()
