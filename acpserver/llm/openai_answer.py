@@ -77,8 +77,8 @@ class OpenAiParser(AnswerParser):
                 self._message(delta)
         elif not self._streamed and isinstance(message := choice.get("message"), dict):
             self._message(message, whole=True)
-        reason = fields.text(choice, "finish_reason")
-        if reason:
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
             self._reason = _REASONS.get(reason, "stop")
 
     def _message(self, message: dict[str, object], whole: bool = False) -> None:
@@ -95,13 +95,13 @@ class OpenAiParser(AnswerParser):
         if content:
             self._streamed = True
             self._content(content)
-        refusal = fields.text(message, "refusal")
-        if refusal:
+        if message.get("refusal"):
             self._streamed = True
-            self._deltas.add(TextDelta, refusal)
-        for position, fragment in enumerate(fields.records(message, "tool_calls")):
-            index = position if whole else fragment.get("index")
-            self._fragment(index, fragment, fragment.get("function"))
+            self._deltas.add(TextDelta, fields.text(message, "refusal"))
+        if message.get("tool_calls"):
+            for position, fragment in enumerate(fields.records(message, "tool_calls")):
+                index = position if whole else fragment.get("index")
+                self._fragment(index, fragment, fragment.get("function"))
         if isinstance(call := message.get("function_call"), dict):  # the form before parallel calls
             self._fragment(0, _NOTHING, call)
 
