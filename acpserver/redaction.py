@@ -29,11 +29,11 @@ class Secrets:
         forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
         self._forms = tuple(sorted({*self._forms, *forms}, key=len, reverse=True))
 
-    def hide(self, text: str) -> str:
-        """`text` without any form of a secret."""
+    def hide(self, text: str, mark: str = HIDDEN) -> str:
+        """`text` with `mark` for every form of a secret."""
         for form in self._forms:
             if form in text:
-                text = text.replace(form, HIDDEN)
+                text = text.replace(form, mark)
         return text
 
     def hide_bytes(self, data: bytes) -> bytes:
@@ -57,9 +57,9 @@ def secrets_in(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """The text as it is, inside JSON and a URL, and what base64 makes of it wherever it begins."""
+    """The text as it is, inside JSON, in a URL, in hex, and what base64 makes of it wherever it begins."""
     data = secret.encode("utf-8", "surrogatepass")
-    forms = {secret, jsontext.dumps(secret)[1:-1], quote(data, safe="")}
+    forms = {secret, jsontext.dumps(secret)[1:-1], quote(data, safe=""), quote(data), data.hex()}
     for shift in range(3):
         encoded = base64.b64encode(bytes(shift) + data).decode("ascii")
         # The first and the last characters depend on what stands around the secret.

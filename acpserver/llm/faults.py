@@ -14,8 +14,8 @@ from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.server_words import asked_wait, error_words, server_words
 from acpserver.llm.types import Endpoint
-from acpserver.redaction import Secrets
 from acpserver.llm.verdicts import KEY, Verdict, verdict
+from acpserver.redaction import Secrets
 
 MAX_TEXT = 480  # characters of a whole error text
 _MAX_WORDS = 240  # characters of it that may be the server's own
