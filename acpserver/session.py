@@ -70,6 +70,7 @@ class Session:
         self.roots = roots  # absolute; cwd is the first
         self.file = file
         self.servers: McpServers | None = None  # those of the last request that opened the session
+        self._servers_lock = threading.Lock()  # guards the exchange of servers: loads may come at once
         self.permissions = Permissions()  # the user's, as the project in `cwd` tightens them
         self.last_used = time.monotonic()
         self.story = threading.RLock()
@@ -196,6 +197,16 @@ class Session:
         remarks = self.permissions.remarks
         self.permissions = self.permissions._replace(remarks=())
         return remarks
+
+    def use_servers(self, servers: McpServers) -> McpServers | None:
+        """Take the MCP servers of the request that opens the session. Returns those that are not in use
+        afterwards: the ones before, or these when the ones before are the same."""
+        with self._servers_lock:
+            before = self.servers
+            if before is not None and before.specs == servers.specs:
+                return servers
+            self.servers = servers
+            return before
 
     def untold_problem(self) -> str:
         """Why the session cannot be saved, each reason once."""

@@ -139,13 +139,12 @@ class SessionMethods:
         """Begin to connect the request's MCP servers; those that the session has already are kept."""
         given = call.params.get("mcpServers")
         specs = [spec for spec in given if isinstance(spec, dict)] if isinstance(given, list) else []
-        before = session.servers
-        if before is not None and before.specs == specs:
-            return
-        session.servers = McpServers(specs, self._children, session.cwd)
-        session.servers.connect()
-        if before is not None:
-            before.close()
+        servers = McpServers(specs, self._children, session.cwd)
+        unused = session.use_servers(servers)
+        if unused is not servers:
+            servers.connect()
+        if unused is not None:
+            unused.close()
 
 
 def _told(session: Session) -> Iterator[Update]:

@@ -11,6 +11,8 @@ import pytest
 from acpserver import records
 from acpserver.errors import StoreError
 from acpserver.llm.types import Message
+from acpserver.mcp import McpServers
+from acpserver.processes import Children
 from acpserver.rpc.call import Call, CallTable
 from acpserver.session import Session, Turn
 from acpserver.session_file import SessionFile
@@ -162,6 +164,27 @@ def test_a_choice_that_cannot_be_recorded_does_not_outlive_the_next(session: Ses
     session.record_choice("mode", "read_only")
     session.note(records.option("mode", "accept_edits"))  # as another process would
     assert session.mode == "accept_edits"
+
+
+def test_loads_at_once_leave_one_set_of_servers(session: Session, tmp_path: Path) -> None:
+    children, barrier = Children(), threading.Barrier(8)
+    specs: list[dict[str, object]] = [{"name": "s", "command": "s", "args": [], "env": []}]
+    given = [McpServers(specs, children, str(tmp_path)) for _ in range(8)]
+    unused: list[McpServers | None] = []
+
+    def open_with(servers: McpServers) -> None:
+        barrier.wait(5)
+        unused.append(session.use_servers(servers))
+
+    threads = [threading.Thread(target=open_with, args=(servers,)) for servers in given]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert unused.count(None) == 1
+    assert {session.servers, *unused} == {None, *given}
+    kept = session.servers
+    assert session.use_servers(McpServers([], children, str(tmp_path))) is kept
 
 
 def test_notes_are_in_the_conversation_and_in_the_file(session: Session) -> None:
