@@ -14,6 +14,7 @@ from acpserver import jsontext
 from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ConnectionClosed, RpcError
 from acpserver.rpc.connection import Connection
+from acpserver.tools.content import safe_cut
 
 Update = dict[str, object]
 Story = AbstractContextManager[object]
@@ -156,25 +157,14 @@ class _TextLine:
         return jsontext.dumps(wire).encode("ascii") + b"\n"
 
 
-_JOINERS = "\u200d\ufe0f"
-
-
 def split_text(text: str) -> Iterator[str]:
-    """Pieces of at most `LONGEST_TEXT` characters, cut between characters that belong to no cluster
-    (combining marks, joiners, skin tones stay with their base where a cut can be moved)."""
+    """Pieces of at most `LONGEST_TEXT` characters; where it can be, no character is separated from what
+    modifies it."""
     start = 0
     while len(text) - start > LONGEST_TEXT:
-        end = start + LONGEST_TEXT
-        for back in range(end, end - 32, -1):
-            if not _continues(text[back]) and text[back - 1] not in _JOINERS:
-                end = back
-                break
+        piece = text[start : start + LONGEST_TEXT + 1]
+        end = start + (safe_cut(piece, LONGEST_TEXT) or LONGEST_TEXT)
         yield text[start:end]
         start = end
     if start < len(text):
         yield text[start:]
-
-
-def _continues(char: str) -> bool:
-    code = ord(char)
-    return char in _JOINERS or 0x300 <= code < 0x370 or 0x1F3FB <= code <= 0x1F3FF or 0xFE00 <= code <= 0xFE0F

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -232,6 +233,13 @@ def test_split_text_loses_nothing_and_has_no_empty_piece(piece: str, times: int)
     text = piece * times
     pieces = list(split_text(text))
     assert "".join(pieces) == text and all(0 < len(p) <= LONGEST_TEXT for p in pieces)
+
+
+def test_split_text_without_a_place_to_cut_is_as_fast() -> None:
+    text = "e" + "\u0301" * 1_000_000
+    started = time.process_time()
+    assert [len(piece) for piece in split_text(text)][:2] == [LONGEST_TEXT, LONGEST_TEXT]
+    assert time.process_time() - started < 5.0
 
 
 def test_split_text_of_nothing() -> None:

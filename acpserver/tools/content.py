@@ -80,7 +80,7 @@ def head_of(text: str, count: int) -> str:
     if len(text) <= count:
         return text
     line_end = text.rfind("\n", count - count // 4, count)
-    return text[: line_end + 1] if line_end >= 0 else text[: _safe_cut(text, count)]
+    return text[: line_end + 1] if line_end >= 0 else text[: safe_cut(text, count)]
 
 
 def tail_of(text: str, count: int) -> str:
@@ -96,7 +96,7 @@ def tail_of(text: str, count: int) -> str:
     return text[start:]
 
 
-def _safe_cut(text: str, index: int) -> int:
+def safe_cut(text: str, index: int) -> int:
     """`index`, or the next smaller place that does not separate a character from what modifies it."""
     while index > 0 and _joins(text, index):
         index -= 1
