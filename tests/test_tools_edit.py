@@ -41,6 +41,12 @@ def umask() -> int:
     return value
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "\u6587" * 85], ids=["ascii", "wide"])
+def test_the_longest_name_that_a_folder_takes(here: Surroundings, tmp_path: Path, name: str) -> None:
+    here.call(WriteFile(), path=name, content="new")
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
 def test_a_replaced_file_keeps_its_mode_and_is_shown_with_its_old_text(
     here: Surroundings, tmp_path: Path
 ) -> None:

@@ -96,7 +96,8 @@ def write_bytes(path: str, data: bytes) -> None:
     An existing file keeps its mode; missing folders are made. Raises `ToolError`."""
     folder, name = os.path.split(path)
     # Beside the file, because only within one file system can it be moved into place in one step.
-    temporary = os.path.join(folder, f".{os.urandom(6).hex()}.{name[-100:]}.tmp")
+    # Only the end of the name: with all of it, and four bytes a character, it could become too long.
+    temporary = os.path.join(folder, f".{os.urandom(6).hex()}.{name[-40:]}.tmp")
     try:
         os.makedirs(folder, exist_ok=True)
         mode = _mode_to_keep(path)
