@@ -20,7 +20,6 @@ class Mode(NamedTuple):
     description: str
 
 
-DEFAULT_MODE = "default"
 MODES = (
     Mode("default", "Ask", "Asks before it changes files or runs commands"),
     Mode("accept_edits", "Accept edits", "Changes files without asking; asks before it runs commands"),

@@ -31,8 +31,7 @@ class OutputPump:
         self._ended = False
         self._woken = False
         self._discarding = False
-        self._thread = threading.Thread(target=self._run, name="command output", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="command output", daemon=True).start()
 
     def read(self, timeout: float) -> bytes | None:
         """What has come, b"" at the end, None after `timeout` seconds or when woken."""
@@ -57,10 +56,6 @@ class OutputPump:
             self._discarding = True
             self._waiting.clear()
             self._changed.notify_all()
-
-    def join(self, timeout: float) -> None:
-        """Wait until the output has ended, at most `timeout` seconds."""
-        self._thread.join(timeout)
 
     def _run(self) -> None:
         try:
