@@ -10,6 +10,7 @@ from acpserver.llm.faults import Faults
 from acpserver.llm.listing import details_of
 from acpserver.llm.openai import OpenAi
 from acpserver.llm.openai_servers import SERVERS, server_at
+from acpserver.llm.pairing import fit_name
 from acpserver.llm.sse import Item
 from acpserver.llm.types import (
     Endpoint,
@@ -126,6 +127,21 @@ def test_images() -> None:
         {"type": "text", "text": "what?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "fit"),
+    [
+        ("a_b-1", "a_b-1"),
+        ("_a", "_a"),
+        ("a.b ü", "a_b__"),
+        ("9a", "_9a"),
+        ("", "unknown"),
+        ("x" * 70, "x" * 64),
+    ],
+)
+def test_names_that_every_server_takes(name: str, fit: str) -> None:
+    assert fit_name(name) == fit
 
 
 def test_hosts_are_whole_names() -> None:

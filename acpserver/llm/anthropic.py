@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from acpserver.llm import listing
+from acpserver.llm import fields, listing
 from acpserver.llm.anthropic_answer import AnthropicParser
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
-from acpserver.llm.pairing import fit_id, fit_name, history_for, turn_start
+from acpserver.llm.pairing import fit_id, fit_name, history_for
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import (
     Endpoint,
@@ -49,12 +49,12 @@ class Anthropic:
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = _url(endpoint, "/messages")
-        history = history_for(request, origin(endpoint, request.model))
+        messages = _messages(history_for(request, origin(endpoint, request.model)))
         limit = request.max_tokens or _limit(request.model)
         body: dict[str, object] = {
             "model": request.model,
             "max_tokens": limit,
-            "messages": _messages(history),
+            "messages": messages,
             "stream": True,
         }
         if request.system:
@@ -64,7 +64,7 @@ class Anthropic:
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
                 for tool in request.tools
             ]
-        return post(url, _headers(endpoint, "text/event-stream"), body | _thinking(request, history, limit))
+        return post(url, _headers(endpoint, "text/event-stream"), body | _thinking(request, messages, limit))
 
     def models(self, endpoint: Endpoint) -> HttpRequest:
         """The request for the list of models."""
@@ -109,30 +109,31 @@ def _limit(model: str) -> int:
     return next((limit for name, limit in _LIMITS if name in model), _LIMIT)
 
 
-def _thinking(request: ModelRequest, history: list[Message], limit: int) -> dict[str, object]:
-    """The members that ask for thinking.
-
-    A turn that other models began cannot go on with a budgeted thinking block: the server wants each of its
-    answers with calls to begin with one of its own.
-    """
+def _thinking(request: ModelRequest, messages: list[dict[str, object]], limit: int) -> dict[str, object]:
+    """The members that ask for thinking."""
     if not request.effort:
         return {}
     if _CLAUDE.search(request.model) and not _BUDGETED.search(request.model):
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": request.effort}}
-    open_turn = history[turn_start(history) + 1 :]
-    begun_elsewhere = any(
-        message.tool_calls and not isinstance(message.parts[0], Opaque) for message in map(_bare, open_turn)
-    )
     budget = min(_BUDGETS.get(request.effort, _LEAST_BUDGET), limit // 2)
-    if begun_elsewhere or budget < _LEAST_BUDGET:
+    if budget < _LEAST_BUDGET or _begun_without_thinking(messages):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _bare(message: Message) -> Message:
-    """The message as it is sent: without what has no block."""
-    return Message(message.role, tuple(part for part in message.parts if _block(part)))
+def _begun_without_thinking(messages: list[dict[str, object]]) -> bool:
+    """Whether the turn that goes on holds calls that no thinking of this model led to.
+
+    With a budget of thinking the server refuses such a turn, which another model has begun.
+    """
+    for message in reversed(messages):
+        kinds = [block.get("type") for block in fields.records(message, "content")]
+        if message["role"] == "user" and "tool_result" not in kinds:
+            return False
+        if "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
+            return True
+    return False
 
 
 def _messages(history: list[Message]) -> list[dict[str, object]]:
@@ -142,8 +143,6 @@ def _messages(history: list[Message]) -> list[dict[str, object]]:
     for message in history:
         role = "assistant" if message.role == "assistant" else "user"
         found = [block for part in message.parts if (block := _block(part))]
-        if not found and role == "user":
-            found = [{"type": "text", "text": "(blank)"}]
         if messages and messages[-1]["role"] == role:
             blocks += found
         elif found:

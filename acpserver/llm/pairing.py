@@ -16,6 +16,8 @@ from acpserver.llm.types import Image, Message, ModelRequest, Opaque, Part, Text
 from acpserver.prompts import image_marker
 
 NO_RESULT = "No result: the call was interrupted before it ended."
+NO_TEXT = "(no text)"
+"""What a model reads of a prompt that says nothing: servers refuse a blank one, and it keeps its place."""
 
 
 def history_for(request: ModelRequest, origin: str) -> list[Message]:
@@ -36,7 +38,7 @@ def _seen(part: Part, images: bool) -> Part:
 
 
 def paired(messages: Sequence[Message]) -> list[Message]:
-    """`messages` without empty ones, each assistant message with calls followed by one tool message.
+    """`messages` without empty answers, each one with calls followed by one tool message.
 
     That message holds one result for each call, in the order of the calls; results that belong to no call
     of the assistant message before them are left out.
@@ -51,7 +53,10 @@ def paired(messages: Sequence[Message]) -> list[Message]:
             out.append(
                 Message("tool", tuple(_result(results, call.id, call.name) for call in message.tool_calls))
             )
-        elif any(isinstance(part, Image) or (isinstance(part, Text) and part.text) for part in message.parts):
+        elif message.role == "user":
+            has_image = any(isinstance(part, Image) for part in message.parts)
+            out.append(message if has_image or message.text.strip() else Message("user", (Text(NO_TEXT),)))
+        elif message.text:
             out.append(message)
     return out
 
@@ -89,4 +94,5 @@ def fit_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
 
 def fit_name(name: str) -> str:
     """A tool name that every server accepts, also for a name that a model made up."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "unknown"
+    return (name if name[0].isalpha() or name[0] == "_" else f"_{name}")[:64]  # so Gemini wants it
