@@ -8,8 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from acpserver import records
@@ -32,26 +31,24 @@ class Turn:
     started: float = field(default_factory=time.monotonic)
     running_call: ToolCall | None = None
     """The tool call that runs now; guarded by the session's `story`."""
+    _timer: threading.Timer | None = None
 
     @property
     def cancel(self) -> CancelFlag:
         """Set by session/cancel, $/cancel_request, the time limit, close, and the end of input."""
         return self.call.cancel
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """While the block runs, the turn's time limit, if it has one, sets its flag."""
-        if self.time_limit is None:
-            yield
-            return
-        left = self.time_limit - (time.monotonic() - self.started)
-        timer = threading.Timer(max(0.0, left), self.cancel.set, ("time limit",))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def start_clock(self) -> None:
+        """From now on the time limit, if there is one, sets the flag; also while the turn waits."""
+        if self.time_limit is not None:
+            self._timer = threading.Timer(self.time_limit, self.cancel.set, ("time limit",))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop_clock(self) -> None:
+        """The turn has been answered."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class Session:

@@ -42,6 +42,7 @@ class Turns:
 
     def add(self, session: Session, turn: Turn) -> None:
         """Queue a turn. Called by the reader before it reads the next line; never waits."""
+        turn.start_clock()
         start = session.add(turn)
         turn.cancel.on_set(lambda: self._withdraw(session, turn))
         if start:
@@ -54,30 +55,31 @@ class Turns:
     def _withdraw(self, session: Session, turn: Turn) -> None:
         """Answer a turn that was cancelled alone before it began; when all of a session's turns are, the
         worker answers them, in order."""
-        if turn.cancel.reason == "$/cancel_request" and session.withdraw(turn):
+        if turn.cancel.reason in ("$/cancel_request", "time limit") and session.withdraw(turn):
+            turn.stop_clock()
             turn.call.answer({"stopReason": "cancelled"})
 
     def _work_through(self, session: Session) -> None:
         """Run the session's turns, one after another, until none waits."""
         while (turn := session.next_turn()) is not None:
             run_handler(lambda _call, turn=turn: self._run(session, turn), turn.call)  # type: ignore[misc]
+            turn.stop_clock()
             session.file.sync()
 
     def _run(self, session: Session, turn: Turn) -> None:
         """One turn, with the session's file held against other processes; its answer comes last."""
-        with turn.timed():
-            try:
-                with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
-                    session.refresh()
-                    tools = self._allowed_tools(session, turn)
-                    loop = TurnLoop(session, turn, self._editor(), self._models, tools, self._config())
-                    reason = loop.run()
-            except Cancelled:  # cancelled before it could begin
-                turn.call.answer({"stopReason": "cancelled"})
-                return
-            except ProviderError as error:
-                code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
-                raise RpcError.with_details(code, str(error)) from error
+        try:
+            with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
+                session.refresh()
+                tools = self._allowed_tools(session, turn)
+                loop = TurnLoop(session, turn, self._editor(), self._models, tools, self._config())
+                reason = loop.run()
+        except Cancelled:  # cancelled before it could begin
+            turn.call.answer({"stopReason": "cancelled"})
+            return
+        except ProviderError as error:
+            code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
+            raise RpcError.with_details(code, str(error)) from error
         if reason != "cancelled":
             session.file.sync()  # who cancels is waiting; there the disk comes after the answer
         turn.call.answer(prompt_result(reason, loop, session, turn))

@@ -433,9 +433,21 @@ def test_the_first_prompt_gives_the_title(tmp_path: Path) -> None:
 def test_a_time_limit_ends_the_turn_as_a_cancel_does(tmp_path: Path) -> None:
     script = Script([TextDelta("x"), stall], [stall], LAST)
     with Talk(tmp_path, script) as talk:
-        for limit in ({"_meta": {"timeoutMs": 30}}, {"metadata": {"timeout_ms": 30}}):
+        for limit in ({"_meta": {"timeoutMs": 300}}, {"metadata": {"timeout_ms": 300}}):
             assert talk.editor.prompt(talk.session, "go", **limit).wait() == "cancelled"
         assert talk.editor.prompt(talk.session, "go", _meta={"timeoutMs": "soon"}).wait() == "end_turn"
+
+
+def test_a_time_limit_ends_a_turn_that_waits(tmp_path: Path) -> None:
+    """L5: the prompt is answered although the turn before it still runs."""
+    with Talk(tmp_path, Script([TextDelta("x"), stall], LAST)) as talk:
+        first = talk.say("go")
+        first.until("agent_message_chunk")
+        assert talk.editor.prompt(talk.session, "late", _meta={"timeoutMs": 20}).wait(5.0) == "cancelled"
+        assert first.reply is None
+        talk.editor.cancel(talk.session)
+        assert first.wait() == "cancelled"
+        assert talk.say("more").wait() == "end_turn"
 
 
 def test_a_fault_in_the_provider_is_an_error_and_the_session_goes_on(

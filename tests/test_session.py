@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -115,24 +114,25 @@ def test_wait_idle(session: Session) -> None:
 
 
 def test_a_time_limit_counts_from_the_arrival_of_the_prompt() -> None:
-    one = turn(1, 60.0)
-    one.started = time.monotonic() - 61
-    with one.timed():
-        assert one.cancel.event.wait(5)
+    one = turn(1, 0.01)
+    one.start_clock()
+    assert one.cancel.event.wait(5)
     assert one.cancel.reason == "time limit"
 
 
 def test_a_turn_that_ends_in_time_is_not_cancelled() -> None:
     one = turn(1, 0.05)
-    with one.timed():
-        pass
+    one.start_clock()
+    one.stop_clock()
     assert not one.cancel.event.wait(0.1)
 
 
 def test_a_turn_without_a_limit_starts_no_timer() -> None:
     before = threading.active_count()
-    with turn(1).timed():
-        assert threading.active_count() == before
+    one = turn(1)
+    one.start_clock()
+    assert threading.active_count() == before
+    one.stop_clock()
 
 
 def test_an_option_holds_at_once_and_survives_in_the_file(session: Session) -> None:

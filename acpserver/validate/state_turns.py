@@ -116,7 +116,8 @@ class Turns:
         call, related = answer.call, answer.call.mark.line
         stop = text(answer.result, "stopReason")
         first = session.turns[0]
-        if first is not turn and not turn.cancelled:
+        timed_out = stop == "cancelled" and _has_limit(call.params)
+        if first is not turn and not turn.cancelled and not timed_out:
             reason = "the prompt before it in this session is still open"
             yield Breach("P6", AGENT, "", reason, related=first.call.mark.line)
         unasked = stop == "cancelled" and not turn.cancelled and not session.stray_cancel

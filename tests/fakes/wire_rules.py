@@ -247,7 +247,8 @@ class WireRules:
             del self.sessions[session_id]
 
     def _turn_ended(self, session: Session, asked: Asked, succeeded: bool) -> None:
-        if succeeded and not asked.cancelled:
+        timed = "timeoutMs" in _object(asked.params.get("_meta"))
+        if succeeded and not asked.cancelled and not timed:
             need(session.prompts[0] is asked, "prompts of one session are answered out of order")
         self._no_open_call(session, asked)
         session.prompts.remove(asked)
