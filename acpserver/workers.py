@@ -32,7 +32,8 @@ class WorkerPool:
         self._idle = 0  # threads that wait for a job
 
     def submit(self, job: Job) -> None:
-        """Run `job` on a worker. Never waits."""
+        """Run `job` on a worker. Never waits. Raises `RuntimeError` when the system gives no thread and there
+        is none yet; else the job waits for one that is there."""
         with self._jobs_lock:
             self._jobs.append(job)
             if self._idle >= len(self._jobs):
@@ -41,7 +42,14 @@ class WorkerPool:
             if self._threads >= self._limit:
                 return
             self._threads += 1
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError:
+            with self._jobs_lock:
+                self._threads -= 1
+                if self._threads == 0 and job in self._jobs:
+                    self._jobs.remove(job)
+                    raise
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no job runs or waits. False when `timeout` seconds were not enough."""

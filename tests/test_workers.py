@@ -28,6 +28,26 @@ def test_threads_are_daemons_and_end_when_idle() -> None:
     assert pool.wait_idle(5)
 
 
+def test_a_system_without_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, release, done = WorkerPool("scarce", 3), threading.Event(), threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            pool.submit(done.set)
+    assert pool.wait_idle(0) and not done.is_set()
+    pool.submit(lambda: release.wait(5))
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refuse)
+        pool.submit(done.set)
+    release.set()
+    assert done.wait(5)
+    assert pool.wait_idle(5)
+
+
 def test_no_more_threads_than_the_limit_and_jobs_in_order() -> None:
     pool, release, lock = WorkerPool("limited", 3), threading.Event(), threading.Lock()
     started: list[int] = []
