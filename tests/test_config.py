@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from acpserver import config, config_file, permissions, provider_setup
-from acpserver.catalog import DIALECTS
+from acpserver.catalog import DIALECTS, KNOWN
 from acpserver.config import SETTINGS, Config, load
 from acpserver.errors import ConfigError
 from acpserver.llm import dialects
@@ -283,3 +284,32 @@ def test_without_any_home_there_are_no_folders(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("home", ["/dev/null", "/proc/1/root/nobody"])
 def test_a_home_that_cannot_be_used_is_no_reason_not_to_start(home: str) -> None:
     assert load({}, {"ACPSERVER_HOME": home}).sources == {}
+
+
+PAGE = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+def test_the_example_in_the_documents_fits_and_uses_everything() -> None:
+    (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    content = json.loads(example)
+    assert config_file.check(content) == []
+    provider = definitions.config_file()["properties"]["providers"]["additionalProperties"]["properties"]
+    assert content["providers"]["work"].keys() == provider.keys()
+    model = provider["models"]["additionalProperties"]["properties"]
+    assert content["providers"]["work"]["models"]["large"].keys() == model.keys()
+    for name in [*provider, *model, *permissions_of_file()]:
+        assert f"`{name}`" in PAGE or name == "title"
+
+
+def permissions_of_file() -> list[str]:
+    return list(definitions.config_file()["properties"]["permissions"]["properties"])
+
+
+def test_the_table_of_providers_in_the_documents_is_the_one_of_the_program() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")][: len(KNOWN)]
+    for known, row in zip(KNOWN, rows, strict=True):
+        name, title, keys, addresses, default, *_ = [cell.strip() for cell in row.strip("|").split("|")]
+        assert (name, title) == (f"`{known.name}`", known.title)
+        assert keys == (", ".join(f"`{variable}`" for variable in known.key_variables) or "(no key)")
+        assert addresses == ", ".join(f"`{variable}`" for variable in known.url_variables)
+        assert default == (f"`{known.models[0].name}`" if known.models else "(name one)")
