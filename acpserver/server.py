@@ -47,7 +47,6 @@ class Server:
     """
 
     def __init__(self, config: Config, load: Loader | None = None, secrets: Secrets | None = None):
-        self.config = config
         self.models = Models(config)
         self.children = Children(config.key_variables)
         self._client: Client | None = None

@@ -64,7 +64,9 @@ class Sessions:
         session = self.peek(session_id)
         if session is not None and session.file.is_gone() and not session.busy:
             with self.leaving(session):  # deleted by another process
-                session = None
+                if session.servers is not None:
+                    session.servers.close()
+            session = None
         if session is None:
             file = self._find(session_id, by_prefix)
             _need_folder(_head(file.path).cwd, cwd)

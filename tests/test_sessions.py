@@ -10,12 +10,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from acpserver import records
 from acpserver.cancel import CancelFlag
 from acpserver.client import Client
+from acpserver.errors import RpcError
+from acpserver.mcp import McpServers
 from acpserver.session import Session
 from acpserver.session_file import SessionFile
 from acpserver.sessions import Sessions
@@ -519,6 +522,16 @@ def test_damage_is_told_once_in_the_session_and_in_a_fork_not_at_all(tmp_path: P
         end.write(b"garbage\n")
     fork.refresh()
     assert fork.unreported_damage() == 1
+
+
+def test_a_session_that_was_deleted_elsewhere_leaves_no_servers(tmp_path: Path) -> None:
+    sessions, session = stored_session(tmp_path)
+    session.servers = mock.Mock(spec=McpServers)
+    Path(session.file.path).unlink()
+    with pytest.raises(RpcError) as caught:
+        sessions.open(session.id, str(tmp_path), (str(tmp_path),))
+    assert caught.value.code == -32002 and sessions.peek(session.id) is None
+    session.servers.close.assert_called_once_with()
 
 
 def test_two_opens_at_once_give_one_session(tmp_path: Path) -> None:
