@@ -46,7 +46,11 @@ class OptionMethods:
         self.announce()
 
     def announce(self) -> None:
-        """Tell every open session whose offer of models is not the one that its client knows (rule N1)."""
+        """Tell every open session whose offer of models is not the one that its client knows (rule N1). Never
+        waits: a session that has been idle for long is read from the disk for that."""
+        self._choices.submit(self._announce)
+
+    def _announce(self) -> None:
         names = self._models.names()
         sessions = self._sessions.all()
         with self._told_lock:

@@ -78,12 +78,12 @@ def session_state(session: Session, models: Models) -> dict[str, object]:
 
 
 def valid_choice(session: Session, models: Models, option: str, value: object) -> str:
-    """The value, if it is one of the option's in this session.
+    """The value, if it is one of the option's in this session. Never touches the disk, for the reader's sake.
 
     Raises `RpcError` -32602 for an unknown option or value.
     """
     choices = {"mode": [mode.id for mode in MODES], "model": list(models.ids)}
-    if models.info(session.model).thinking:
+    if not session.in_memory or models.info(session.model).thinking:
         choices[THOUGHT_LEVEL] = [level for level, _, _ in EFFORTS]
     if option not in choices:
         raise _unknown("configId", list(choices), option)

@@ -105,6 +105,11 @@ class Session:
         assert conversation is not None
         return conversation
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether what is known can be asked without the disk."""
+        return self._conversation is not None
+
     def records(self) -> list[Record | None]:
         """All records as they are now, None for each damaged line; the conversation follows them.
 
@@ -239,7 +244,23 @@ class Session:
             if turn not in self._waiting:
                 return False
             self._waiting.remove(turn)
+            self._idle.notify_all()
             return True
+
+    def drop_waiting(self) -> list[Turn]:
+        """Take out all turns, when there is no worker for them. The caller answers them."""
+        with self._turns_lock:
+            dropped = list(self._waiting)
+            self._waiting.clear()
+            self._served = False
+            self._idle.notify_all()
+            return dropped
+
+    @property
+    def runs(self) -> bool:
+        """Whether a turn has begun and not ended."""
+        with self._turns_lock:
+            return self._running is not None
 
     @property
     def busy(self) -> bool:
@@ -257,4 +278,4 @@ class Session:
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no turn runs or waits. False when `timeout` seconds were not enough."""
         with self._turns_lock:
-            return self._idle.wait_for(lambda: not self._served, timeout)
+            return self._idle.wait_for(lambda: self._running is None and not self._waiting, timeout)

@@ -27,7 +27,9 @@ def models() -> Models:
 def session(tmp_path: Path) -> Session:
     (tmp_path / "s.jsonl").write_bytes(b"")
     file = SessionFile(str(tmp_path / "s.jsonl"), "s")
-    return Session("s", "/w", ("/w",), file, ["big", "offline"])
+    session = Session("s", "/w", ("/w",), file, ["big", "offline"])
+    session.records()  # into memory
+    return session
 
 
 def test_every_view_shows_the_same(session: Session, models: Models) -> None:

@@ -105,9 +105,12 @@ def test_a_disabled_provider_stays_listed_and_is_not_used(gateway: FakeLlm, tmp_
         assert listed(client)["openai"]["current"] is None
         prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
         assert client.request("session/prompt", prompt).code == -32000
-        told = [u for u in client.updates(session) if u["sessionUpdate"] == "config_option_update"]
-        models: Any = told[-1]["configOptions"][1]  # type: ignore[index]
-        assert models["currentValue"] == "offline"
+
+        def told() -> Any:
+            found = [u for u in client.updates(session) if u["sessionUpdate"] == "config_option_update"]
+            return found and found[-1]["configOptions"][1]["currentValue"] == "offline"  # type: ignore[index]
+
+        client.wait_for(told, "the update that the model is gone")
         assert route(client, "openai", gateway).result == {}
         gateway.script(text("again"))
         assert client.prompt(session, "x").wait() == "end_turn"
