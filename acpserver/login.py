@@ -9,7 +9,6 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from acpserver import credentials
 from acpserver.cancel import CancelFlag
@@ -85,7 +84,7 @@ def _take_key(config: Config, chosen: ProviderSetup, secrets: Secrets) -> int:
         secrets.add([key])
         if not (key.isascii() and key.isprintable()) or " " in key:
             _say("That is no key: it holds a space, or a character that no key has.")
-        elif _works(config, replace(chosen, api_key=key, key_is_stored=True)):
+        elif _works(config, chosen._replace(api_key=key, key_is_stored=True)):
             credentials.store_key(config.credentials_file, chosen.name, key)
             _report(config, chosen)
             return OK

@@ -8,8 +8,7 @@ variable that an endpoint of the user's own takes is not given to the vendor it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from acpserver.catalog import KNOWN, KnownProvider, ModelInfo, Price, known
 
@@ -20,24 +19,26 @@ OFFLINE = "offline"
 """The name of the built-in model that needs no network and no key."""
 
 
-@dataclass(frozen=True)
-class ProviderSetup:
+class ProviderSetup(NamedTuple):
     """One provider. The key and the headers are secret: never printed, never logged."""
 
     name: str
     title: str
     dialect: str
     base_url: str
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     key_variable: str = ""  # the environment variable that holds it, or would
     key_is_stored: bool = False  # it was not in the environment, but `acpserver login` has stored it
     needs_key: bool = True
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
     models: tuple[ModelInfo, ...] = ()  # the first one is what new sessions start with
     images: bool = False  # of models that are not listed
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()
     open_list: bool = False
+
+    def __repr__(self) -> str:
+        return f"ProviderSetup({self.name!r}, {self.dialect!r})"
 
     @property
     def missing(self) -> str:
@@ -114,7 +115,7 @@ def _known(
         open_list=provider.open_list,
     )
     if not provider.key_variables and not url:
-        return replace(setup, base_url="")  # a local server that nobody has spoken of
+        return setup._replace(base_url="")  # a local server that nobody has spoken of
     return _elsewhere(setup) if url else setup
 
 
@@ -124,7 +125,7 @@ def _elsewhere(setup: ProviderSetup) -> ProviderSetup:
     Servers that only resemble OpenAI's speak its older dialect.
     """
     dialect = "openai" if setup.dialect == "openai-responses" else setup.dialect
-    return replace(setup, dialect=dialect, open_list=False)
+    return setup._replace(dialect=dialect, open_list=False)
 
 
 def _given(
@@ -138,13 +139,12 @@ def _given(
     else:
         setup = _known(base, environ, stored.get(name, ""), ())
         if "baseUrl" in one:
-            setup = replace(_elsewhere(setup), needs_key=bool(variable))
+            setup = _elsewhere(setup)._replace(needs_key=bool(variable))
         elif not base.key_variables:
-            setup = replace(setup, base_url=setup.base_url or base.base_url)
+            setup = setup._replace(base_url=setup.base_url or base.base_url)
     if variable:
         key, kept = environ.get(variable, "").strip(), stored.get(name, "")
-        setup = replace(
-            setup,
+        setup = setup._replace(
             api_key=key or kept,
             key_variable=variable,
             key_is_stored=bool(kept and not key),
@@ -152,8 +152,7 @@ def _given(
         )
     models = tuple(_model(model, info, setup) for model, info in one.get("models", {}).items())
     listed = {model.name for model in models}
-    return replace(
-        setup,
+    return setup._replace(
         title=str(one.get("title", setup.title)),
         dialect=str(one.get("dialect", setup.dialect)),
         base_url=str(one.get("baseUrl", setup.base_url)).rstrip("/"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from acpserver import provider_setup
@@ -115,8 +114,7 @@ class Models:
         sent there. Raises `KeyError` for an unknown provider."""
         with self._changing:
             before = {one.name: one for one in self._config.providers}[name]
-            self._client_set[name] = replace(
-                before,
+            self._client_set[name] = before._replace(
                 dialect=dialect,
                 base_url=base_url,
                 headers=tuple(headers.items()),
