@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
+import pytest
+
 from tests.fakes.editor import Editor
 from tests.fakes.llm_answers import text, tool_call
 from tests.fakes.llm_server import FakeLlm
@@ -57,3 +60,29 @@ def test_row_193_the_servers_variables_reach_it() -> None:
         session = editor.new_session(REPOSITORY, mcpServers=[spec("files", env={"TOKEN": "t-1"})])
         assert editor.prompt(session, "use the tool").wait(10.0) == "end_turn"
         assert server.requests[1].body["messages"][-1]["content"] == "t-1"
+
+
+@pytest.mark.parametrize("method", ["session/close", "session/delete", "session/load", "end of input"])
+def test_a_server_ends_with_its_session_and_not_before(method: str) -> None:
+    """Servers of sessions that were closed, or opened again with others, went on for ever (rule S5)."""
+    with FakeLlm() as server, Editor(*model(server), permission="allow_once") as editor:
+        server.script(tool_call("mcp__files__echo", {"text": "ping"}), text("done"))
+        editor.initialize()
+        session = editor.new_session(REPOSITORY, mcpServers=[spec("files")])
+        assert editor.prompt(session, "use the tool").wait(10.0) == "end_turn"
+        (running,) = servers_of(editor)
+        same = {"sessionId": session, "cwd": str(REPOSITORY), "mcpServers": [spec("files")]}
+        assert editor.request("session/load", same).result
+        assert servers_of(editor) == [running]
+        if method == "session/load":
+            assert editor.request(method, {**same, "mcpServers": []}).result
+        elif method == "end of input":
+            editor.close()
+        else:
+            assert editor.request(method, {"sessionId": session}).result == {}
+        running.wait(3.0)
+
+
+def servers_of(editor: Editor) -> list[psutil.Process]:
+    children = psutil.Process(editor.process.pid).children(recursive=True)
+    return [child for child in children if "tests.fakes.mcp_server" in child.cmdline()]
