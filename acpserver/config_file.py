@@ -7,6 +7,7 @@ What is said about a file names the place and the reason, never a value: a heade
 from __future__ import annotations
 
 import os
+import stat
 from typing import Any, NamedTuple
 
 from acpserver import jsontext
@@ -87,7 +88,10 @@ def with_project(own: Permissions, cwd: str) -> Permissions:
 def _read_project(path: str) -> dict[str, Any]:
     """The JSON object in a project's file, {} without one. Raises `ValueError`, which says why not."""
     try:
-        with open(path, "rb") as file:
+        # Whoever waits for a pipe that nobody writes to would wait for ever.
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("it is no file")
             content = file.read(_MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return {}

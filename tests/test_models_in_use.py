@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -274,6 +275,14 @@ def test_a_project_does_nothing_else(llm: FakeLlm, tmp_path: Path) -> None:
         left_out = "baseUrl, model, permissions.allow, permissions.deny, permissions.mode"
         assert told.startswith("The project's .acpserver/config.json may only tighten") and left_out in told
         assert "evil.example" not in told
+
+
+def test_a_pipe_in_the_place_of_the_projects_file_holds_nothing_up(llm: FakeLlm, tmp_path: Path) -> None:
+    with serving(tmp_path, llm) as editor:
+        (tmp_path / "project" / ".acpserver").mkdir()
+        os.mkfifo(tmp_path / "project" / ".acpserver" / "config.json")
+        mode, _, told = start(editor, llm, tmp_path)
+        assert mode == "default" and told.endswith("is left out: it is no file")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"x"', " " * (1 << 20) + "{}"])
