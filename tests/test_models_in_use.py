@@ -1,4 +1,4 @@
-"""Models in a running server: what is offered when, what a choice changes, what it costs, what projects may."""
+"""Models in a running server: what is offered, what a choice changes, what it costs, what projects may."""
 
 from __future__ import annotations
 
