@@ -7,6 +7,7 @@ reader when it serves.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -33,10 +34,6 @@ All flags:     acpserver --help
 """
 
 
-class Stopped(BaseException):
-    """A signal asked the process to end; raised on the main thread wherever it is."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     options = parser().parse_args(arguments)
@@ -55,12 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "sessions":
             return sessions_command.run(settings, options.action, options.session, options.format)
         if sys.stdin is not None and sys.stdin.isatty() and options.command is None:
-            sys.stderr.write(HINT)
+            _complain(HINT)
             return 2
         return serve(settings, secrets, lambda: config.load(vars(options), os.environ))
-    except (ConfigError, OSError) as error:
-        sys.stderr.write(f"acpserver: {error}\n")
+    except (ConfigError, OSError, UnicodeError) as error:
+        _complain(f"acpserver: {error}\n")
         return 2
+
+
+def _complain(text: str) -> None:
+    """Write to stderr, if there is one."""
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode("utf-8", "replace"))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -108,11 +111,10 @@ def serve(settings: Config, secrets: Secrets, load: Loader) -> int:
     system.ignore_broken_pipes()
     trace = Trace(settings.trace, secrets) if settings.trace else None
     server = Server(settings, load, secrets)
-    writer = LineWriter(
-        output_fd, tap=trace.outgoing if trace else None, on_broken=system.interrupt_main
-    )
+    stop = system.Stop()
+    writer = LineWriter(output_fd, tap=trace.outgoing if trace else None, on_broken=stop.request)
     connection = Connection(
-        LineReader(input_fd, wake_fd=system.signal_fd()),
+        LineReader(input_fd, stop_fd=stop.fd),
         writer,
         server.handlers(),
         admit=server.admit,
@@ -121,21 +123,13 @@ def serve(settings: Config, secrets: Secrets, load: Loader) -> int:
     )
     server.connect(connection)
     writer.start()
-    status, reason = 0, "end of input"
-    try:
-        system.on_shutdown(_stop)
+    with contextlib.suppress(KeyboardInterrupt):  # Windows only, see `Stop`
         connection.serve()
-    except Stopped as signal:
-        status, reason = 143, str(signal)
-    system.ignore_shutdown()  # the end has begun; a second signal must not cut it short
-    server.stop(reason)
+    status = 143 if stop.signal else 0
+    server.stop(stop.signal or "end of input")
     writer.close(DRAIN_SECONDS)
     _leave(status)
     return status
-
-
-def _stop(name: str) -> None:
-    raise Stopped(name)
 
 
 def _leave(status: int) -> None:

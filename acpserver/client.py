@@ -57,7 +57,9 @@ class Client:
         except RpcError:  # an error, or an answer of another shape: not allowed
             return None
         chosen = answer["outcome"]
-        return chosen.get("optionId") if isinstance(chosen, dict) else None
+        if not isinstance(chosen, dict) or chosen.get("outcome") != "selected":
+            return None
+        return chosen.get("optionId")
 
     def ask(self, session_id: str, question: str, cancel: CancelFlag) -> str | None:
         """Put one question to the user as a form; blocks. None when that cannot be done or was declined."""

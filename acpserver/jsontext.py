@@ -10,6 +10,10 @@ from __future__ import annotations
 import json
 import math
 
+MAX_DEPTH = 128
+"""Levels of nesting that are read. Whoever walks through a value by recursion, here and elsewhere, would end
+with a `RecursionError` at some hundreds; real messages have about ten."""
+
 
 def _finite(text: str) -> float:
     number = float(text)
@@ -28,11 +32,30 @@ _encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=
 
 def loads(text: str) -> object:
     """Parse one JSON text (RFC 8259). Raises `ValueError` for anything else, also for NaN, 1e999 and
-    nesting deeper than the interpreter can follow."""
+    nesting deeper than `MAX_DEPTH`."""
     try:
-        return _decoder.decode(text)
+        value = _decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _is_deeper(value: object, limit: int) -> bool:
+    """Whether `value` is nested more than `limit` levels deep."""
+    level = [value]
+    for _ in range(limit + 1):
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def dumps(value: object) -> str:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -72,28 +71,36 @@ def ignore_broken_pipes() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
-def on_shutdown(handler: Callable[[str], None]) -> None:
-    """Call `handler` with the signal's name, on the main thread, when someone asks us to end."""
+class Stop:
+    """The wish that the process ends, from a signal or from one of our own threads.
 
-    def handle(number: int, _frame: object) -> None:
-        handler(signal.Signals(number).name)
-
-    names = ("SIGBREAK",) if sys.platform == "win32" else ("SIGHUP",)  # SIGBREAK: untested
-    for name in ("SIGINT", "SIGTERM", *names):
-        signal.signal(getattr(signal, name), handle)
-
-
-def signal_fd() -> int | None:
-    """A descriptor that becomes readable when a signal has come; for the main thread to wait on as well.
-
-    In a plain read it would sleep through one that comes just before: such a signal interrupts nothing.
+    Signals only leave a note here: an exception from a handler could strike anywhere, also in the middle of
+    the end itself. Made on the main thread. `fd` becomes readable with the wish; None where that cannot be.
     """
-    if sys.platform == "win32":  # untested; only a socket could be used there
-        return None
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    return reading
+
+    def __init__(self) -> None:
+        self.signal = ""
+        """The name of the first signal that came, "" as long as none has."""
+        self.fd: int | None = None
+        if sys.platform != "win32":  # untested; only a socket could be waited for there
+            self.fd, self._wake = os.pipe()
+            os.set_blocking(self._wake, False)
+            # Not left to the handlers: a signal that comes just before a read interrupts nothing.
+            signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for name in ("SIGINT", "SIGTERM", "SIGBREAK" if sys.platform == "win32" else "SIGHUP"):
+            signal.signal(getattr(signal, name), self._note)
+
+    def request(self) -> None:
+        """Wish for the end, from any thread."""
+        if sys.platform == "win32":  # untested; the documentation says that only this signal reaches it
+            signal.raise_signal(signal.SIGINT)
+        else:
+            os.write(self._wake, b"\0")
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.signal = self.signal or signal.Signals(number).name
+        if self.fd is None:
+            raise KeyboardInterrupt  # nothing else ends a blocked read there
 
 
 def ignore_shutdown() -> None:
@@ -224,13 +231,3 @@ def _signal_all(groups: set[int], pids: list[int], hard: bool) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL if hard and sys.platform != "win32" else signal.SIGTERM)
-
-
-def interrupt_main() -> None:
-    """Make the main thread, which may be blocked in a read, run the `on_shutdown` handler (SIGTERM)."""
-    if sys.platform == "win32":  # untested; the documentation says that only this signal reaches it
-        signal.raise_signal(signal.SIGINT)
-        return
-    main = threading.main_thread().ident
-    if main is not None:
-        signal.pthread_kill(main, signal.SIGTERM)

@@ -46,16 +46,22 @@ class Turns:
         start = session.add(turn)
         turn.cancel.on_set(lambda: self._withdraw(session, turn))
         if start:
-            self._pool.submit(lambda: self._work_through(session))
+            try:
+                self._pool.submit(lambda: self._work_through(session))
+            except RuntimeError as error:  # the system has no thread left
+                for waiting in session.drop_waiting():
+                    waiting.stop_clock()
+                    waiting.call.fail(RpcError.with_details(INTERNAL_ERROR, f"No turn can be run: {error}"))
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no turn runs. False when `timeout` seconds were not enough."""
         return self._pool.wait_idle(timeout)
 
     def _withdraw(self, session: Session, turn: Turn) -> None:
-        """Answer a turn that was cancelled alone before it began; when all of a session's turns are, the
-        worker answers them, in order."""
-        if turn.cancel.reason in ("$/cancel_request", "time limit") and session.withdraw(turn):
+        """Answer a turn that was cancelled before it began. When all of a session's turns are cancelled and
+        one runs, the worker answers them, in order; when none runs yet, nobody else would for long."""
+        alone = turn.cancel.reason in ("$/cancel_request", "time limit")
+        if (alone or not session.runs) and session.withdraw(turn):
             turn.stop_clock()
             turn.call.answer({"stopReason": "cancelled"})
 

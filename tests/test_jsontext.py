@@ -75,6 +75,21 @@ def test_what_json_cannot_carry_is_a_value_error(value: object) -> None:
         jsontext.dumps(value)
 
 
+@pytest.mark.parametrize("opening, closing", [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+def test_nesting_is_read_to_a_depth_that_anyone_can_walk(opening: str, closing: str) -> None:
+    levels = opening.count("[") + opening.count("{")
+    most = jsontext.MAX_DEPTH // levels
+    deep = opening * most + '"\\ud83d\\ude00"' + closing * most
+    assert jsontext.dumps(jsontext.loads(deep)) == deep
+    with pytest.raises(ValueError, match="nested too deeply"):
+        jsontext.loads(opening * (most + 1) + "1" + closing * (most + 1))
+
+
+def test_many_brackets_side_by_side_are_not_deep() -> None:
+    flat = "[" + ",".join(["[]"] * 10_000) + "]"
+    assert jsontext.dumps(jsontext.loads(flat)) == flat
+
+
 @given(any_text)
 def test_any_text_goes_out_as_one_ascii_line_of_valid_unicode(text: str) -> None:
     line = jsontext.dumps({text: text})

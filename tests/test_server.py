@@ -12,9 +12,11 @@ import pytest
 from fakes.editor import ABSENT, Editor
 from fakes.inside import FakeTool, Inside, Script, stall
 
+from acpserver import turns
 from acpserver.llm.types import Finish, TextDelta, ToolCall
 from acpserver.tools.base import ToolOutcome
 from acpserver.version import __version__
+from acpserver.workers import Job, WorkerPool
 
 LAST: list[Any] = [TextDelta("done"), Finish("stop")]
 
@@ -505,3 +507,42 @@ def test_two_requests_with_one_id_are_both_answered(editor: Editor, tmp_path: Pa
         second = editor.send_request("session/list", {}, id=6)
     assert first.wait_reply().result["stopReason"] == "end_turn"
     assert "sessions" in second.wait_reply().result
+
+
+def test_a_cancel_reaches_a_turn_that_no_worker_has_taken_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1, S5: also when as many turns run as may run"""
+    monkeypatch.setattr(turns, "MOST_TURNS", 1)
+    with Editor(run=Inside(tmp_path, Script([TextDelta("x"), stall], LAST)).run) as editor:
+        editor.initialize()
+        first, second, third = (editor.new_session(tmp_path) for _ in range(3))
+        running = editor.prompt(first, "go")
+        running.until("agent_message_chunk")
+        waiting, closing = editor.prompt(second, "go"), editor.prompt(third, "go")
+        editor.cancel(second)
+        assert waiting.wait(1.0) == "cancelled"
+        assert editor.request("session/close", {"sessionId": third}).result == {}
+        assert closing.wait(0.0) == "cancelled"
+        editor.cancel(first)
+        assert running.wait(1.0) == "cancelled"
+
+
+def test_without_a_thread_the_prompt_is_answered_and_the_session_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Editor(run=Inside(tmp_path, Script(LAST)).run) as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path)
+        real = WorkerPool.submit
+
+        def refuse(pool: WorkerPool, job: Job) -> None:
+            if pool._name == "turn":
+                raise RuntimeError("can't start new thread")
+            real(pool, job)
+
+        monkeypatch.setattr(WorkerPool, "submit", refuse)
+        reply = editor.prompt(session, "go").wait_reply()
+        assert (reply.code, reply.details) == (-32603, "No turn can be run: can't start new thread")
+        monkeypatch.undo()
+        assert editor.prompt(session, "go").wait() == "end_turn"

@@ -15,6 +15,7 @@ import pytest
 from fakes.editor import CHECKOUT
 
 from acpserver.cancel import CancelFlag
+from acpserver.transports import stdio
 from acpserver.transports.stdio import TOO_LONG, LineReader, LineWriter
 
 
@@ -149,6 +150,22 @@ def test_a_descriptor_that_cannot_be_read_ends_the_input(pipe: Pipe) -> None:
     assert list(LineReader(pipe.writing)) == []
 
 
+class NoMemory(bytearray):
+    """A buffer for which the memory does not suffice."""
+
+    def __iadd__(self, more: object) -> NoMemory:
+        raise MemoryError
+
+
+def test_a_line_for_which_there_is_no_memory_is_dropped_and_said(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "bytearray", NoMemory, raising=False)
+    os.write(pipe.writing, b"one\nhalf")
+    pipe.close(pipe.writing)
+    assert list(LineReader(pipe.reading)) == [b"one", TOO_LONG]
+
+
 def test_a_signal_that_interrupts_no_read_is_handled_all_the_same() -> None:
     """It comes to another thread here, which is what one just before the read amounts to."""
     script = """
@@ -156,13 +173,12 @@ import os, signal, sys, threading
 from acpserver import system
 from acpserver.transports.stdio import LineReader
 reading, writing = os.pipe()
-system.on_shutdown(lambda name: os._exit(7))
+stop = system.Stop()
 def send():
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-reader = LineReader(reading, wake_fd=system.signal_fd())
 threading.Timer(0.05, send).start()
-for line in reader:
-    break
+assert list(LineReader(reading, stop_fd=stop.fd)) == []
+sys.exit(7 if stop.signal == "SIGTERM" else 1)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, timeout=10, capture_output=True)
     assert (done.returncode, done.stderr) == (7, b"")

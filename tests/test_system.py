@@ -71,13 +71,28 @@ def test_descriptors_that_are_closed_at_the_start_count_as_the_null_device(close
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
-def test_a_shutdown_signal_reaches_the_handler_by_name(name: str) -> None:
+def test_a_signal_is_noted_by_name_and_a_second_one_changes_nothing(name: str) -> None:
     code = (
-        "import os, signal\nfrom acpserver import system\n"
-        "system.on_shutdown(print)\n"
+        "import os, select, signal\nfrom acpserver import system\n"
+        "stop = system.Stop()\n"
+        "assert stop.signal == '' and not select.select([stop.fd], [], [], 0)[0]\n"
         f"os.kill(os.getpid(), signal.{name})\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "assert select.select([stop.fd], [], [], 5)[0]\n"
+        "print(stop.signal)\n"
     )
     assert python(code).stdout == name.encode() + b"\n"
+
+
+def test_the_wish_to_stop_from_a_thread_is_no_signal() -> None:
+    code = (
+        "import select, threading\nfrom acpserver import system\n"
+        "stop = system.Stop()\n"
+        "threading.Thread(target=stop.request).start()\n"
+        "assert select.select([stop.fd], [], [], 5)[0]\n"
+        "print(repr(stop.signal))\n"
+    )
+    assert python(code).stdout == b"''\n"
 
 
 def test_after_the_end_has_begun_signals_are_ignored_and_a_broken_pipe_is_an_error() -> None:

@@ -137,3 +137,26 @@ def test_a_closed_trace_disturbs_nobody(file: Path) -> None:
     trace.close()
     trace.outgoing(b"{}\n")
     assert file.read_bytes() == b""
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError):  # there is no reader at all
+        Trace(str(pipe))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        trace = Trace(str(pipe))
+        for _ in range(100):
+            trace.outgoing(b'{"a":"' + b"x" * 10_000 + b'"}\n')
+        trace.close()
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("depth", [100, 500, 5_000])
+def test_deep_lines_with_escapes_are_written_too(file: Path, depth: int) -> None:
+    trace = Trace(str(file))
+    trace.incoming(b"[" * depth + b'"\\ud83d\\ude00"' + b"]" * depth)
+    trace.close()
+    assert len(entries(file)) == 1

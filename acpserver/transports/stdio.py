@@ -28,13 +28,13 @@ TOO_LONG = b"\x00"  # no JSON begins so: whoever parses it tells the peer that t
 class LineReader:
     """Splits what comes from a descriptor at the byte `\\n`, without decoding anything.
 
-    Waiting for input ends early when `wake_fd` is readable, so that a signal handler can run.
+    The lines end when `stop_fd` becomes readable, as at the end of input.
     """
 
-    def __init__(self, fd: int, max_line: int = MAX_LINE, wake_fd: int | None = None):
+    def __init__(self, fd: int, max_line: int = MAX_LINE, stop_fd: int | None = None):
         self._fd = fd
         self._max_line = max_line
-        self._wake_fd = wake_fd
+        self._stop_fd = stop_fd
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield each line without its end, blank ones left out, until the end of input. Blocks.
@@ -46,15 +46,15 @@ class LineReader:
         while block := self._read():
             start = 0
             while (end := block.find(b"\n", start)) >= 0:
-                line = bytes(pending + block[start:end]) if pending else block[start:end]
+                line = _joined(pending, block[start:end])
                 pending.clear()
                 start = end + 1
                 if skipping:
                     skipping = False
                 elif line.strip():
                     yield line
-            pending += block[start:]
-            if len(pending) > self._max_line:
+            fits = _extend(pending, block[start:])
+            if not fits or len(pending) > self._max_line:
                 pending.clear()
                 if not skipping:
                     skipping = True
@@ -65,14 +65,33 @@ class LineReader:
     def _read(self) -> bytes:
         while True:
             try:
-                if self._wake_fd is not None:
-                    select.select([self._fd, self._wake_fd], [], [])
+                if self._stop_fd is not None:
+                    readable, _, _ = select.select([self._fd, self._stop_fd], [], [])
+                    if self._stop_fd in readable:
+                        return b""
                 return os.read(self._fd, 1 << 18)
             except BlockingIOError:  # a parent may have made the shared pipe non-blocking
                 select.select([self._fd], [], [])
             except OSError as error:
                 log.debug("reading ended: %s", error)
                 return b""
+
+
+def _joined(pending: bytearray, rest: bytes) -> bytes:
+    """One line from its parts; `TOO_LONG` when there is no memory for it."""
+    try:
+        return bytes(pending + rest) if pending else rest
+    except MemoryError:
+        return TOO_LONG
+
+
+def _extend(pending: bytearray, block: bytes) -> bool:
+    """Append to `pending`; False when there is no memory for it."""
+    try:
+        pending += block
+    except MemoryError:
+        return False
+    return True
 
 
 class Growing(Protocol):

@@ -27,7 +27,9 @@ class Trace:
     """
 
     def __init__(self, path: str, secrets: Iterable[str] | Secrets = ()):
-        self._file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")  # noqa: SIM115
+        # Not blocking: a pipe that nobody reads must not hold the conversation up.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+        self._file = open(os.open(path, flags, 0o600), "ab", buffering=0)  # noqa: SIM115
         self._file_lock = threading.Lock()  # guards _file
         self._secrets = Secrets.of(secrets)
 
@@ -35,10 +37,9 @@ class Trace:
         """Write one line as it came."""
         try:
             message = jsontext.loads(line.decode("utf-8-sig"))
+            entry = '"message":' + jsontext.dumps(without_secrets(message))
         except ValueError:
             entry = '"text":' + jsontext.dumps(line[:65_536].decode("utf-8", "replace"))
-        else:
-            entry = '"message":' + jsontext.dumps(without_secrets(message))
         self._write("in", [entry.encode("ascii")])
 
     def outgoing(self, data: bytes) -> None:
@@ -60,7 +61,6 @@ class Trace:
         with self._file_lock:
             try:
                 self._file.write(data)
-                self._file.flush()
             except (OSError, ValueError) as error:  # disk full, or closed at the end
                 log.debug("trace: %s", error)
 

@@ -70,6 +70,7 @@ ODD_ANSWERS: dict[str, Answer] = {
     "no outcome": {},
     "outcome is a text": {"outcome": "selected"},
     "unknown outcome": {"outcome": {"outcome": "maybe", "optionId": "allow_once"}},
+    "cancelled, with an option": {"outcome": {"outcome": "cancelled", "optionId": "allow_once"}},
     "error": {"error": {"code": -32603, "message": "no"}},
     "error without a code": {"error": {}},
 }
