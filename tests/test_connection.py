@@ -385,6 +385,46 @@ def test_a_cancelled_request_tells_the_peer_and_drops_the_late_answer(make: Make
     peer.nothing_came()
 
 
+@pytest.mark.parametrize(
+    ("answer", "got"),
+    [({"result": {"terminalId": "t"}}, [{"terminalId": "t"}]), ({"error": {"code": -32800, "message": "c"}}, [])],
+)
+def test_a_late_result_goes_to_who_wants_it(make: Make, answer: Json, got: list[object]) -> None:
+    peer, cancel, late = make(), CancelFlag(), []  # type: ignore[var-annotated]
+    params: Json = {"sessionId": "s", "command": "ls"}
+    result = in_thread(lambda: peer.connection.request("terminal/create", params, cancel, late=late.append))
+    request = peer.next()
+    cancel.set()
+    assert isinstance(result(), Cancelled)
+    assert peer.next()["method"] == "$/cancel_request"
+    peer.send({"jsonrpc": "2.0", "id": request["id"], **answer})
+    peer.nothing_came()
+    assert late == got
+
+
+def test_a_result_in_time_is_not_late(make: Make) -> None:
+    peer, late = make(), []  # type: ignore[var-annotated]
+    params: Json = {"sessionId": "s", "command": "ls"}
+    result = in_thread(lambda: peer.connection.request("terminal/create", params, late=late.append))
+    peer.send({"jsonrpc": "2.0", "id": peer.next()["id"], "result": {"terminalId": "t"}})
+    assert result() == {"terminalId": "t"}
+    peer.nothing_came()
+    assert late == []
+
+
+def test_a_request_whose_answer_does_not_matter(make: Make) -> None:
+    peer = make()
+    params: Json = {"sessionId": "s", "terminalId": "t"}
+    peer.connection.post("terminal/release", params)
+    request = peer.next()
+    assert (request["method"], request["params"], request["id"]) == ("terminal/release", params, 1_000_000)
+    peer.send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32603, "message": "no"}})
+    peer.nothing_came()
+    peer.close()
+    with pytest.raises(ConnectionClosed):
+        peer.connection.post("terminal/release", params)
+
+
 def test_a_request_with_a_flag_that_is_set_is_not_sent(make: Make) -> None:
     peer, flag = make(), CancelFlag()
     flag.set()

@@ -33,6 +33,9 @@ FIRST_ID = 1_000_000
 """Our request ids count from here: editors count theirs from 0, and some mix the two up when they meet.
 The end, 2**31, is what clients with 32-bit ids can keep."""
 
+Late = Callable[[object], None]
+"""Gets a result, unchecked, that came when nobody waited any more. On the reader thread: must not block."""
+
 
 class OutgoingFault(AcpError):
     """A message of ours does not fit the schema: a bug here, raised in strict mode only."""
@@ -45,6 +48,7 @@ class _Pending:
     method: str
     done: threading.Event = field(default_factory=threading.Event)
     response: Response | None = None
+    late: Late | None = None  # set when nobody waits any more
     closed: bool = False
 
 
@@ -145,7 +149,7 @@ class Connection:
         _log_forgiven(method, forgiven)
         faults = self._rules.check_params(method, params)
         if faults:
-            raise RpcError.with_details(INVALID_PARAMS, describe(faults))
+            raise RpcError.with_details(INVALID_PARAMS, schema.describe(faults))
         if params is None:
             return {}
         if not isinstance(params, dict):
@@ -165,12 +169,13 @@ class Connection:
         params: dict[str, object],
         cancel: CancelFlag | None = None,
         timeout: float | None = None,
+        late: Late | None = None,
     ) -> dict[str, object]:
         """Send a request and wait for its result.
 
         Raises `RpcError` for an error answer and for a result that does not fit the schema, `Cancelled`
-        when `cancel` is set (the peer is told with `$/cancel_request`, a late answer is dropped),
-        `ConnectionClosed` when the peer is gone, `TimeoutError` after `timeout` seconds.
+        when `cancel` is set (the peer is told with `$/cancel_request`, a late result is dropped or goes to
+        `late`), `ConnectionClosed` when the peer is gone, `TimeoutError` after `timeout` seconds.
         """
         flag = cancel or CancelFlag()
         flag.check()
@@ -179,11 +184,14 @@ class Connection:
         self._writer.put(message.encode(message.request(request_id, method, params)))
         with flag.waking(pending.done.set):
             answered = pending.done.wait(timeout)
-        response = pending.response
+        with self._pending_lock:
+            response = pending.response
+            if response is None and late is not None:
+                pending.late = late
+            else:
+                self._pending.pop(message.id_key(request_id), None)
         if response is not None:
             return self._result_of(method, response)
-        with self._pending_lock:
-            self._pending.pop(message.id_key(request_id), None)
         if pending.closed:
             raise ConnectionClosed(f"{method}: the other side is gone")
         self.notify(self._rules.cancel_method, {"requestId": request_id})
@@ -191,6 +199,12 @@ class Connection:
             raise TimeoutError(f"{method}: no answer within {timeout:g} s")
         flag.check()
         raise ConnectionClosed(method)
+
+    def post(self, method: str, params: dict[str, object]) -> None:
+        """Send a request whose answer does not matter. Never waits. Raises `ConnectionClosed`."""
+        self._check_out(self._rules.check_params(method, params), method)
+        request_id, _ = self._register(method)
+        self._writer.put(message.encode(message.request(request_id, method, params)))
 
     def notify(self, method: str, params: dict[str, object]) -> None:
         """Send a notification. Never waits."""
@@ -228,11 +242,14 @@ class Connection:
             pending = self._pending.pop(message.id_key(response.id), None)
             if pending is None and isinstance(response.id, str) and not self._rules.is_strict:
                 pending = self._pending.pop(response.id, None)  # a number's key is its digits
+            if pending is not None:
+                pending.response = response
         if pending is None:
             log.debug("answer to an unknown request: %r", response.id)
-            return
-        pending.response = response
-        pending.done.set()
+        elif pending.late is None:
+            pending.done.set()
+        elif response.error is None:
+            pending.late(response.result)
 
     def _result_of(self, method: str, response: Response) -> dict[str, object]:
         if response.error is not None:
@@ -241,7 +258,7 @@ class Connection:
         _log_forgiven(method, forgiven)
         faults = self._rules.check_result(method, result)
         if faults or not isinstance(result, dict):
-            details = f"{method}: the answer does not fit: {describe(faults)}"
+            details = f"{method}: the answer does not fit: {schema.describe(faults)}"
             raise RpcError.with_details(INTERNAL_ERROR, details)
         return result
 
@@ -253,7 +270,7 @@ class Connection:
         self._log_faults(faults, call.method)
         try:
             if faults and self._strict:
-                raise ValueError(describe(faults))
+                raise ValueError(schema.describe(faults))
             line = message.encode(message.result(call.id, result))  # type: ignore[arg-type]
         except ValueError as error:
             log.error("%s: the result cannot be sent: %s", call.method, error)
@@ -271,18 +288,13 @@ class Connection:
     def _check_out(self, faults: list[schema.Fault], method: str) -> None:
         self._log_faults(faults, method)
         if faults and self._strict:
-            raise OutgoingFault(f"{method}: {describe(faults)}")
+            raise OutgoingFault(f"{method}: {schema.describe(faults)}")
 
     def _log_faults(self, faults: list[schema.Fault], what: str) -> None:
         if faults:
-            log.error("an outgoing message does not fit the schema: %s: %s", what, describe(faults))
+            log.error("an outgoing message does not fit the schema: %s: %s", what, schema.describe(faults))
 
 
 def _log_forgiven(method: str, forgiven: list[schema.Fault]) -> None:
     for fault in forgiven:
         log.debug("%s: forgiven: %s: %s", method, fault.path, fault.reason)
-
-
-def describe(faults: list[schema.Fault]) -> str:
-    """All faults in one line: path and reason of each."""
-    return "; ".join(f"{fault.path}: {fault.reason}" for fault in faults)

@@ -54,6 +54,11 @@ def check_error(error: object) -> list[Fault]:
     return _check("Error", error, "error")
 
 
+def describe(faults: Iterable[Fault]) -> str:
+    """All faults in one line: path and reason of each."""
+    return "; ".join(f"{fault.path}: {fault.reason}" for fault in faults)
+
+
 def forgive_params(name: str, params: object) -> tuple[object, list[Fault]]:
     """Params as they were meant (absent ones as `{}`), and what was mended. What is left is for the check."""
     known = method(name)
