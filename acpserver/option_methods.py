@@ -47,7 +47,7 @@ class OptionMethods:
 
     def announce(self) -> None:
         """Tell every open session whose offer of models is not the one that its client knows (rule N1). Never
-        waits: a session that has been idle for long is read from the disk for that."""
+        waits."""
         self._choices.submit(self._announce)
 
     def _announce(self) -> None:

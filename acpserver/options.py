@@ -83,7 +83,7 @@ def valid_choice(session: Session, models: Models, option: str, value: object) -
     Raises `RpcError` -32602 for an unknown option or value.
     """
     choices = {"mode": [mode.id for mode in MODES], "model": list(models.ids)}
-    if not session.in_memory or models.info(session.model).thinking:
+    if not session.knows_options or models.info(session.model).thinking:
         choices[THOUGHT_LEVEL] = [level for level, _, _ in EFFORTS]
     if option not in choices:
         raise _unknown("configId", list(choices), option)

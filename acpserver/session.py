@@ -106,9 +106,9 @@ class Session:
         return conversation
 
     @property
-    def in_memory(self) -> bool:
-        """Whether what is known can be asked without the disk."""
-        return self._conversation is not None
+    def knows_options(self) -> bool:
+        """Whether `option` can be asked without the disk: always, once the session has been answered for."""
+        return self._conversation is not None or self._kept_options is not None
 
     def records(self) -> list[Record | None]:
         """All records as they are now, None for each damaged line; the conversation follows them.
