@@ -17,23 +17,36 @@ _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 SHORTEST = 3  # characters; hiding anything shorter would only garble the text
 
 
+LONG = 16  # characters; a shorter "key", as local servers have it, may well be a word that is meant
+
+
 class Secrets:
     """A set of secrets, each known in the forms in which it could come by."""
 
     def __init__(self, secrets: Iterable[str] = ()):
         self._forms: tuple[str, ...] = ()  # replaced as a whole, the longest first
+        self._long_forms: tuple[str, ...] = ()
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
         """Hide these texts from now on."""
-        forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
-        self._forms = tuple(sorted({*self._forms, *forms}, key=len, reverse=True))
+        for secret in secrets:
+            if len(secret) >= SHORTEST:
+                self._forms = _longest_first({*self._forms, *_forms(secret)})
+            if len(secret) >= LONG:
+                self._long_forms = _longest_first({*self._long_forms, *_forms(secret)})
 
     def hide(self, text: str, mark: str = HIDDEN) -> str:
         """`text` with `mark` for every form of a secret."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, mark)
+        return text
+
+    def hide_long(self, text: str) -> str:
+        """The same for what is part of the conversation: there only secrets that can be nothing else."""
+        for form in self._long_forms:
+            text = text.replace(form, HIDDEN)
         return text
 
     def hide_bytes(self, data: bytes) -> bytes:
@@ -54,6 +67,10 @@ def secrets_in(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
         if _SECRET_HEADER.search(name):
             yield value
             yield value.split(" ")[-1]
+
+
+def _longest_first(forms: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def _forms(secret: str) -> set[str]:

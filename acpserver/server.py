@@ -58,7 +58,7 @@ class Server:
         self._auth = AuthMethods(config, self.models, load, secrets, self._offer_changed)
         self._providers = ProviderMethods(self.models, secrets, self._offer_changed)
         tools = builtin_tools(self.children)
-        self._turns = Turns(self.models, tools, lambda: self._auth.config, lambda: self._editor)
+        self._turns = Turns(self.models, tools, lambda: self._auth.config, lambda: self._editor, secrets)
         self._control = WorkerPool("control", MOST_CONTROL)
 
     def handlers(self) -> dict[str, Handler]:

@@ -15,9 +15,11 @@ from acpserver.client import Client
 from acpserver.config import Config
 from acpserver.errors import AUTH_REQUIRED, INTERNAL_ERROR, Cancelled, ProviderError, RpcError
 from acpserver.llm.providers import Models
+from acpserver.redaction import Secrets
 from acpserver.rpc.call import run_handler
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
+from acpserver.tools.hiding import HidingTool
 from acpserver.workers import WorkerPool
 
 MOST_TURNS = 256  # that run at once
@@ -33,9 +35,11 @@ class Turns:
         tools: dict[str, Tool],
         config: Callable[[], Config],
         editor: Callable[[], Client],
+        secrets: Secrets,
     ):
         self._models = models
         self._tools = tools
+        self._secrets = secrets
         self._config = config
         self._editor = editor
         self._pool = WorkerPool("turn", MOST_TURNS)
@@ -96,7 +100,8 @@ class Turns:
         for remark in session.untold_remarks():
             self._editor().updates(session.id, session.story, turn.cancel).remark(remark)
         tools = {**self._tools, **self._server_tools(session, turn)}
-        return {name: tool for name, tool in tools.items() if name not in session.permissions.denied}
+        allowed = (tool for name, tool in tools.items() if name not in session.permissions.denied)
+        return {tool.name: HidingTool(tool, self._secrets) for tool in allowed}
 
     def _server_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
         """The tools of the session's MCP servers; the user is told of servers that failed."""

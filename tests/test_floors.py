@@ -65,6 +65,7 @@ ROOMS = """
     llm.responses
     llm.dialects
     tools.base
+    tools.hiding
     tools.arguments
     tools.content
 
