@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acpserver import config_file, credentials, provider_setup
@@ -66,8 +66,7 @@ SETTINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """What holds for this process. `sources` maps the name of each setting that was set to where."""
 
     model: str = ""
@@ -86,14 +85,17 @@ class Config:
     idle_timeout: float = 120.0
     retry_seconds: float = 60.0
     list_models: bool = True
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     """The key of the endpoint that the flat settings name."""
     others: tuple[ProviderSetup, ...] = ()
     """The providers of config.json and the known ones."""
     permissions: Permissions = Permissions()
     config_file: str = ""  # its path, whether it exists or not; "" without a home folder
     state_dir: str = ""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return f"Config(model={self.model!r})"  # the rest may hold keys
 
     @property
     def main(self) -> ProviderSetup | None:
@@ -192,8 +194,7 @@ def _with_keys(config: Config, given: Mapping[str, Any], environ: Mapping[str, s
             raise ConfigError(f"{config.config_file}: providers.{name}.baseUrl: required but missing")
     taken = [config.key_variable] if config.main else []
     stored = credentials.stored_keys(config.credentials_file) if config.credentials_file else {}
-    return replace(
-        config,
+    return config._replace(
         api_key=environ.get(config.key_variable, "").strip() if config.main else "",
         others=provider_setup.set_up(given, environ, stored, taken),
     )

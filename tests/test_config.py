@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -70,8 +69,7 @@ def test_flag_wins_over_variable_and_variable_over_file(home: Path, setting: con
 
 
 def test_the_table_names_the_fields_of_the_configuration() -> None:
-    fields = {field.name for field in dataclasses.fields(Config)}
-    assert {setting.name for setting in SETTINGS} <= fields
+    assert {setting.name for setting in SETTINGS} <= set(Config._fields)
     assert [(s.variable, s.key) for s in SETTINGS if s.name == "api_key_env"] == [
         ("ACPSERVER_API_KEY_ENV", "apiKeyEnv")
     ]
