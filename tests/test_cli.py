@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.editor import CHECKOUT, Editor
 
 from acpserver import cli, config
 from acpserver.version import __version__
+from tests.fakes.editor import CHECKOUT, Editor
 
 
 def run(*arguments: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import psutil
 import pytest
-from fakes.editor import Editor
-from fakes.wire_rules import RuleBroken, WireRules
+
+from tests.fakes.editor import Editor
+from tests.fakes.wire_rules import RuleBroken, WireRules
 
 INIT = {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 INIT_ANSWER = {"id": 0, "result": {"protocolVersion": 1}}

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.editor import Editor
-from fakes.inside import FakeTool, Inside, Script, stall
 
 from acpserver.errors import ProviderError, ToolError
 from acpserver.llm.pairing import paired
@@ -24,6 +22,8 @@ from acpserver.llm.types import (
     Waiting,
 )
 from acpserver.tools.base import ToolOutcome
+from tests.fakes.editor import Editor
+from tests.fakes.inside import FakeTool, Inside, Script, stall
 
 STOP = Finish("stop")
 LAST = [TextDelta("done"), STOP]

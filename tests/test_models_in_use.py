@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.editor import Editor
 
+from tests.fakes.editor import Editor
 from tests.fakes.llm_answers import text, tool_call
 from tests.fakes.llm_server import FakeLlm
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.editor import Editor
 
+from tests.fakes.editor import Editor
 from tests.fakes.llm_answers import text
 from tests.fakes.llm_server import FakeLlm
 

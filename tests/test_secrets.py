@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from fakes.editor import Editor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from acpserver import credentials
 from acpserver.catalog import DIALECTS
 from acpserver.redaction import Secrets
 from acpserver.transports.trace import Trace
+from tests.fakes.editor import Editor
 from tests.fakes.llm_answers import Cut, Reset, error, text
 from tests.fakes.llm_server import FakeLlm, Request
 

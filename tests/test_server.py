@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.editor import ABSENT, Editor
-from fakes.inside import FakeTool, Inside, Script, stall
 
 from acpserver import turns
 from acpserver.llm.types import Finish, TextDelta, ToolCall
 from acpserver.tools.base import ToolOutcome
 from acpserver.version import __version__
 from acpserver.workers import Job, WorkerPool
+from tests.fakes.editor import ABSENT, Editor
+from tests.fakes.inside import FakeTool, Inside, Script, stall
 
 LAST: list[Any] = [TextDelta("done"), Finish("stop")]
 

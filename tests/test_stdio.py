@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from fakes.editor import CHECKOUT
 
 from acpserver.cancel import CancelFlag
 from acpserver.transports import stdio
 from acpserver.transports.stdio import TOO_LONG, LineReader, LineWriter
+from tests.fakes.editor import CHECKOUT
 
 
 @dataclass

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.editor import Editor
-from fakes.inside import FakeTool, Inside, Script
 
 from acpserver.llm.types import Finish, TextDelta, ToolCall, ToolResult
 from acpserver.tools.base import ToolOutcome
+from tests.fakes.editor import Editor
+from tests.fakes.inside import FakeTool, Inside, Script
 
 LAST: list[Any] = [TextDelta("done"), Finish("stop")]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes.inside import FakeTool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from acpserver.agent import translate
 from acpserver.llm.types import ToolCall, ToolResult, Usage
 from acpserver.rpc import schema
 from acpserver.tools.base import Action, ToolOutcome
+from tests.fakes.inside import FakeTool
 
 CALL = ToolCall("c", "tool", {"path": "/a"}, '{"path": "/a"}')
 DIFF: dict[str, object] = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}

@@ -32,9 +32,9 @@ from types import TracebackType
 from typing import IO, TypeAlias
 
 import psutil
-from fakes.wire_rules import LONGEST_LINE, Json, RuleBroken, WireRules
 
 from acpserver.rpc import legacy
+from tests.fakes.wire_rules import LONGEST_LINE, Json, RuleBroken, WireRules
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ABSENT = object()
