@@ -6,17 +6,21 @@ changes the offer of models (a list that has come, another configuration) may co
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from acpserver.agent import translate
 from acpserver.client import Client
+from acpserver.errors import StoreError
 from acpserver.llm.providers import Models
 from acpserver.options import config_options, valid_choice
 from acpserver.rpc.call import Call, Handler, run_handler
 from acpserver.session import Session
 from acpserver.sessions import Sessions
 from acpserver.workers import WorkerPool
+
+log = logging.getLogger(__name__)
 
 
 class OptionMethods:
@@ -58,7 +62,12 @@ class OptionMethods:
             for session in stale:
                 session.told_models = names
         for session in stale:
-            self._editor().update(session.id, translate.config_options(config_options(session, self._models)))
+            try:
+                options = config_options(session, self._models)
+            except StoreError as error:  # its file cannot be read; the others are told all the same
+                log.info("%s: %s", session.id, error)
+            else:
+                self._editor().update(session.id, translate.config_options(options))
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until every choice is recorded. False when `timeout` seconds were not enough."""

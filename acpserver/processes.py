@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from acpserver import system
 from acpserver.errors import ToolError
@@ -70,9 +70,10 @@ class Child:
 class Children:
     """The children of one server, and the guard that outlives a killed server to end them."""
 
-    def __init__(self, hidden_env: Iterable[str] = ()):
-        """`hidden_env` names variables that no child may see, such as the one with the API key."""
-        self._hidden_env = frozenset(hidden_env)
+    def __init__(self, hidden_env: Callable[[], Iterable[str]] = tuple):
+        """`hidden_env` names variables that no child may see, such as the one with the API key; asked at
+        each start, since the configuration may change."""
+        self._hidden_env = hidden_env
         self._token = os.urandom(8).hex()
         self._lock = threading.Lock()  # guards everything below and the order of lines to the guard
         self._running: dict[int, Child] = {}  # by group
@@ -108,11 +109,8 @@ class Children:
 
     def _environment(self) -> dict[str, str]:
         """Our own environment without what children must not see and without an outer server's marker."""
-        return {
-            key: value
-            for key, value in os.environ.items()
-            if key not in self._hidden_env and key != system.MARKER
-        }
+        hidden = {*self._hidden_env(), system.MARKER}
+        return {key: value for key, value in os.environ.items() if key not in hidden}
 
     def _new_marker(self) -> str:
         """The marker of the next child. The guard knows the part that all share, before any runs."""

@@ -48,7 +48,7 @@ class Server:
 
     def __init__(self, config: Config, load: Loader | None = None, secrets: Secrets | None = None):
         self.models = Models(config)
-        self.children = Children(config.key_variables)
+        self.children = Children(lambda: self._auth.config.key_variables)
         self._client: Client | None = None
         self._sessions = Sessions(Store(config.state_dir), self.models.ids)
         self._options = OptionMethods(self._sessions, self.models, lambda: self._editor)

@@ -30,7 +30,8 @@ class Turn:
     time_limit: float | None = None  # seconds
     started: float = field(default_factory=time.monotonic)
     running_call: ToolCall | None = None
-    """The tool call that runs now; guarded by the session's `story`."""
+    """The tool call that runs now; this and what it shows are guarded by the session's `story`."""
+    running_content: list[dict[str, object]] = field(default_factory=list)
     _timer: threading.Timer | None = None
 
     @property
@@ -69,6 +70,7 @@ class Session:
         self.servers: McpServers | None = None  # those of the last request that opened the session
         self._servers_lock = threading.Lock()  # guards the exchange of servers: loads may come at once
         self.permissions = Permissions()  # the user's, as the project in `cwd` tightens them
+        self._told_permissions: Permissions | None = None  # those whose remarks the user has seen
         self.last_used = time.monotonic()
         self.story = threading.RLock()
         """Held while the file is used, while a record and the update that tells it go out together, and
@@ -196,9 +198,11 @@ class Session:
 
     def untold_remarks(self) -> tuple[str, ...]:
         """What the user should know about the project's file, each time the session is opened."""
-        remarks = self.permissions.remarks
-        self.permissions = self.permissions._replace(remarks=())
-        return remarks
+        permissions = self.permissions  # another thread may replace them: what it sets must stand
+        if permissions is self._told_permissions:
+            return ()
+        self._told_permissions = permissions
+        return permissions.remarks
 
     def use_servers(self, servers: McpServers) -> McpServers | None:
         """Take the MCP servers of the request that opens the session. Returns those that are not in use

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 
 from acpserver import config_file, workspace
@@ -22,6 +23,7 @@ from acpserver.session import Session
 from acpserver.sessions import Sessions
 from acpserver.store import Entry
 
+LONGEST_TURN = 24 * 3600.0  # seconds that servers which a turn uses are kept for it
 CLOSE_SECONDS = 5.0  # how long close and delete wait for the turn that they cancelled
 
 CAPABILITIES: dict[str, object] = {
@@ -143,8 +145,16 @@ class SessionMethods:
         unused = session.use_servers(servers)
         if unused is not servers:
             servers.connect()
-        if unused is not None:
+        if unused is not None and unused is not servers and session.busy:
+            # The turn that runs goes on with the servers that it began with.
+            threading.Thread(target=_close_later, args=(session, unused), daemon=True).start()
+        elif unused is not None:
             unused.close()
+
+
+def _close_later(session: Session, servers: McpServers) -> None:
+    session.wait_idle(LONGEST_TURN)
+    servers.close()
 
 
 def _told(session: Session) -> Iterator[Update]:

@@ -74,7 +74,8 @@ class Turns:
         while (turn := session.next_turn()) is not None:
             run_handler(lambda _call, turn=turn: self._run(session, turn), turn.call)  # type: ignore[misc]
             turn.stop_clock()
-            session.file.sync()
+            if turn.cancel.is_set():
+                session.file.sync()  # who cancels is waiting: there the disk comes after the answer
 
     def _run(self, session: Session, turn: Turn) -> None:
         """One turn, with the session's file held against other processes; its answer comes last."""
@@ -90,8 +91,9 @@ class Turns:
         except ProviderError as error:
             code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
             raise RpcError.with_details(code, str(error)) from error
-        if reason != "cancelled":
-            session.file.sync()  # who cancels is waiting; there the disk comes after the answer
+        finally:
+            if not turn.cancel.is_set():
+                session.file.sync()
         turn.call.answer(prompt_result(reason, loop, session, turn))
 
     def _allowed_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:

@@ -42,7 +42,7 @@ def eventually(condition: Callable[[], bool], seconds: float) -> bool:
 @pytest.fixture
 def children() -> Iterator[Children]:
     """The children of one server, closed at the end."""
-    made = Children(["MY_API_KEY"])
+    made = Children(lambda: ["MY_API_KEY"])
     yield made
     made.close()
 

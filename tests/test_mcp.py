@@ -30,7 +30,7 @@ def spec(name: str, *behaviours: str, env: dict[str, str] | None = None) -> dict
 
 @pytest.fixture
 def children() -> Iterator[Children]:
-    made = Children(["SECRET_KEY"])
+    made = Children(lambda: ["SECRET_KEY"])
     yield made
     made.close()
 
@@ -43,7 +43,7 @@ def connected(children: Children, *specs: dict[str, object]) -> McpServers:
 
 def run(tool: Tool, text: str = "hi", cancel: CancelFlag | None = None) -> ToolOutcome:
     flag = cancel or CancelFlag()
-    context = ToolContext("s", "/", ("/",), flag, lambda _: None, lambda _: None, lambda _: None)
+    context = ToolContext("s", "/", ("/",), flag, lambda _: None, lambda _: None, lambda _: None, DiskFiles())
     action = tool.prepare({"text": text}, context)
     assert action.access == EXECUTE
     return action.run()

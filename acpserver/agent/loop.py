@@ -86,8 +86,8 @@ class TurnLoop:
 
     def run(self) -> str:
         """The stop reason of the turn. Raises `ProviderError` when the model cannot be used."""
-        self._begin()
         try:
+            self._begin()
             for _ in range(self.config.max_steps):
                 stop = self._step()
                 if stop:
@@ -200,8 +200,10 @@ class TurnLoop:
         if self._sink is not None:
             shown = self._sink.shown()
             return list(replay([records.assistant(shown.parts, shown.ids, None, False)], running=True))
-        running = self.turn.running_call
-        return [translate.tool_started(running)] if running is not None else []
+        running, content = self.turn.running_call, self.turn.running_content
+        if running is None:
+            return []
+        return [translate.tool_progress(running, content) if content else translate.tool_started(running)]
 
     def _count(self, usage: Usage | None, cost: float | None, window: int | None) -> None:
         if usage is None:
