@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from acpserver import jsontext
 from acpserver.cancel import CancelFlag
-from acpserver.errors import Cancelled, ConnectionClosed, RpcError
-from acpserver.rpc.connection import Connection
+from acpserver.errors import Cancelled, ConnectionClosed, RpcError, ToolError
+from acpserver.rpc.connection import Connection, Late
 from acpserver.tools.content import safe_cut
 
 Update = dict[str, object]
@@ -22,6 +22,12 @@ Story = AbstractContextManager[object]
 LONGEST_TEXT = 4_000
 """Characters in one text chunk: even when every one is escaped the line stays under 64 KiB, the limit of
 some clients' readers."""
+
+
+READ_SECONDS = 60.0
+"""A file that the editor has not handed over by then counts as unreadable. Writing has no such limit: the
+editor may ask the user first."""
+START_SECONDS = 60.0  # for a terminal to be made
 
 
 class Client:
@@ -85,6 +91,73 @@ class Client:
         if answer.get("action") != "accept" or not isinstance(content, dict):
             return None
         return str(content.get("answer", ""))
+
+    def read_text_file(self, session_id: str, path: str, cancel: CancelFlag) -> str:
+        """The text of a file (absolute path), unsaved changes included. Raises `ToolError`, `Cancelled`."""
+        params: Update = {"sessionId": session_id, "path": path}
+        return str(self._demand("fs/read_text_file", params, cancel, READ_SECONDS)["content"])
+
+    def write_text_file(self, session_id: str, path: str, text: str, cancel: CancelFlag) -> None:
+        """Replace or create a file (absolute path). Raises `ToolError`, `Cancelled`."""
+        params: Update = {"sessionId": session_id, "path": path, "content": text}
+        self._demand("fs/write_text_file", params, cancel)
+
+    def create_terminal(self, session_id: str, command: Update, cancel: CancelFlag) -> str:
+        """Start a command; `command` is a CreateTerminalRequest without the session. The terminal's id.
+
+        Raises `ToolError` and `Cancelled`; a terminal that comes too late is released.
+        """
+
+        def release(result: object) -> None:
+            if isinstance(result, dict) and isinstance(result.get("terminalId"), str):
+                self.terminal_post("release", session_id, result["terminalId"])
+
+        params: Update = {"sessionId": session_id, **command}
+        return str(self._demand("terminal/create", params, cancel, START_SECONDS, release)["terminalId"])
+
+    def terminal(
+        self, action: str, session_id: str, terminal_id: str, cancel: CancelFlag, timeout: float
+    ) -> Update:
+        """Ask for "output", "wait_for_exit", "kill" or "release" of a terminal; the result.
+
+        Raises `ToolError`, `Cancelled`, and `TimeoutError` after `timeout` seconds.
+        """
+        params: Update = {"sessionId": session_id, "terminalId": terminal_id}
+        return self._request(f"terminal/{action}", params, cancel, timeout)
+
+    def terminal_post(self, action: str, session_id: str, terminal_id: str) -> None:
+        """The same without waiting for the answer. Never fails: without an editor there is no terminal."""
+        with suppress(ConnectionClosed):
+            self._connection.post(f"terminal/{action}", {"sessionId": session_id, "terminalId": terminal_id})
+
+    def _demand(
+        self,
+        method: str,
+        params: Update,
+        cancel: CancelFlag,
+        timeout: float | None = None,
+        late: Late | None = None,
+    ) -> Update:
+        try:
+            return self._request(method, params, cancel, timeout, late)
+        except TimeoutError as error:
+            raise ToolError(f"The editor did not answer: {error}.") from error
+
+    def _request(
+        self,
+        method: str,
+        params: Update,
+        cancel: CancelFlag,
+        timeout: float | None,
+        late: Late | None = None,
+    ) -> Update:
+        """The result of a request that a tool call depends on: an error fails the call, not the turn."""
+        try:
+            return self._connection.request(method, params, cancel, timeout, late)
+        except ConnectionClosed as error:
+            raise Cancelled(str(error)) from error
+        except RpcError as error:
+            raise ToolError(f"The editor refused {method}: {error.details[:500]}") from error
 
     def updates(self, session_id: str, story: Story, cancel: CancelFlag) -> TurnUpdates:
         """The updates of one turn, or of one replay; `story` keeps the two apart (`Session.story`)."""

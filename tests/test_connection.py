@@ -387,7 +387,10 @@ def test_a_cancelled_request_tells_the_peer_and_drops_the_late_answer(make: Make
 
 @pytest.mark.parametrize(
     ("answer", "got"),
-    [({"result": {"terminalId": "t"}}, [{"terminalId": "t"}]), ({"error": {"code": -32800, "message": "c"}}, [])],
+    [
+        ({"result": {"terminalId": "t"}}, [{"terminalId": "t"}]),
+        ({"error": {"code": -32800, "message": "cancelled"}}, []),
+    ],
 )
 def test_a_late_result_goes_to_who_wants_it(make: Make, answer: Json, got: list[object]) -> None:
     peer, cancel, late = make(), CancelFlag(), []  # type: ignore[var-annotated]

@@ -86,6 +86,7 @@ ROOMS = """
     tools.edit
     tools.pump
     tools.output
+    tools.terminal
     tools.bash
     tools.walk
     tools.grepworker
@@ -101,6 +102,8 @@ ROOMS = """
     session
     sessions
     client
+    client_files
+    client_terminals
     llm.providers
     model_lists
     tools.builtin

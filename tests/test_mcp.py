@@ -16,6 +16,7 @@ from acpserver.errors import Cancelled, ToolError
 from acpserver.mcp import McpServers
 from acpserver.processes import Children
 from acpserver.tools.base import EXECUTE, Tool, ToolContext, ToolOutcome
+from acpserver.tools.textfile import DiskFiles
 
 REPOSITORY = Path(__file__).parent.parent
 ALL_TOOLS = ["echo", "slow", "broken", "failing", "env", "picture", "crash", "sleepy"]

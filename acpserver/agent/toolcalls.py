@@ -8,10 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from acpserver import records
 from acpserver.agent import translate
 from acpserver.client import Client, TurnUpdates
+from acpserver.client_files import files_for
+from acpserver.client_terminals import terminals_for
 from acpserver.errors import Cancelled, ToolError
 from acpserver.llm.types import ToolCall, ToolResult
 from acpserver.permissions import ASK, DENY, decide, options, outcome
@@ -56,6 +59,7 @@ class ToolRunner:
         except Cancelled:
             self._end(call, ToolOutcome(CUT_OFF, is_error=True))
             raise
+        self.turn.cancel.check()  # a command may tell of its cancel by a result
 
     def _begin(self, call: ToolCall, shown: translate.Update) -> translate.Update:
         report = translate.tool_call(call, shown)
@@ -66,7 +70,7 @@ class ToolRunner:
 
     def _start(self, call: ToolCall) -> None:
         with self.session.story:
-            self.turn.running_call = call
+            self.turn.running_call, self.turn.running_content = call, []
             self.updates.send(translate.tool_started(call))
 
     def _end(self, call: ToolCall, outcome: ToolOutcome, before: Sequence[Content] = ()) -> None:
@@ -76,7 +80,8 @@ class ToolRunner:
         with self.session.story:
             self.turn.running_call = None
             self.session.note(records.result(answer, shown))
-            self.updates.send(translate.tool_ended(answer, shown))
+            live = {**shown, "content": []} if outcome.keeps_content else shown
+            self.updates.send(translate.tool_ended(answer, live))
 
     def _prepare(self, call: ToolCall, tool: Tool | None) -> Action:
         if tool is None:
@@ -98,10 +103,17 @@ class ToolRunner:
             cwd=self.session.cwd,
             roots=self.session.roots,
             cancel=self.turn.cancel,
-            progress=lambda content: self.updates.send(translate.tool_progress(call, content)),
+            progress=partial(self._progress, call),
             plan=self._plan,
             ask=lambda question: self.client.ask(self.session.id, question, self.turn.cancel),
+            files=files_for(self.client, self.session.id, self.turn.cancel),
+            terminals=terminals_for(self.client, self.session.id, self.turn.cancel),
         )
+
+    def _progress(self, call: ToolCall, content: list[Content]) -> None:
+        with self.session.story:
+            self.turn.running_content = content
+            self.updates.send(translate.tool_progress(call, content))
 
     def _plan(self, entries: list[dict[str, object]]) -> None:
         with self.session.story:

@@ -1,4 +1,4 @@
-"""The tool that runs commands: bash.
+"""The tool that runs commands: bash, in a terminal of the editor if there is one, else as a child.
 
 Runs on the turn's thread; the command's output is read on a thread of its own. Must never wait for a
 process that a command leaves behind, and never leave a process running after a cancel or a timeout.
@@ -18,6 +18,7 @@ from acpserver.tools.base import EXECUTE, Action, ToolContext, ToolOutcome
 from acpserver.tools.content import SHOWN, code_content, shorten
 from acpserver.tools.output import Output
 from acpserver.tools.pump import OutputPump
+from acpserver.tools.terminal import run_in_terminal
 
 DEFAULT_TIMEOUT = 120.0  # seconds
 MAX_TIMEOUT = 3600.0  # seconds
@@ -82,7 +83,10 @@ class Bash:
         return Action(title, partial(self._run, command, seconds, context), access=EXECUTE)
 
     def _run(self, command: str, timeout: float, context: ToolContext) -> ToolOutcome:
-        child = self._children.start([self._shell, "-c", command], context.cwd, env={"TERM": "dumb"})
+        argv = [self._shell, "-c", command]
+        if context.terminals is not None:
+            return run_in_terminal(argv, timeout, context.terminals, context)
+        child = self._children.start(argv, context.cwd, env={"TERM": "dumb"})
         pump = OutputPump(child.popen)
         output = Output()
         try:

@@ -11,7 +11,6 @@ from functools import partial
 from acpserver.errors import ToolError
 from acpserver.tools.base import Action, ToolContext, ToolOutcome
 from acpserver.tools.content import code_content
-from acpserver.tools.textfile import check_readable, read_text
 from acpserver.workspace import display, explain, resolve, shorten
 
 _MAX_LINES = 2000
@@ -44,7 +43,7 @@ class ReadFile:
         """See `Tool.prepare`. Fails for a file that is missing, too large or not a file."""
         path = resolve(str(arguments["path"]), context.cwd, context.roots)
         line, limit = _number(arguments, "line", 1), _number(arguments, "limit", _MAX_LINES)
-        check_readable(path)
+        context.files.check(path)
         title = f"Read {shorten(display(path, context.cwd))}"
         if arguments.get("limit"):
             title += f" (lines {line} to {line + limit - 1})"
@@ -57,7 +56,7 @@ class ReadFile:
 
 def _read(path: str, line: int, limit: int, context: ToolContext) -> ToolOutcome:
     # Once more: a folder on the way may have become a link to the outside since it was checked.
-    file = read_text(resolve(path, context.cwd, context.roots))
+    file = context.files.read(resolve(path, context.cwd, context.roots))
     lines = file.text.replace("\r\n", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()  # what follows the last line ending is not a line

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import NamedTuple
 
 from acpserver.errors import ToolError
+from acpserver.tools.base import TextFile
 from acpserver.workspace import explain, shorten
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -22,22 +22,6 @@ _BINARY = getattr(os, "O_BINARY", 0)  # Windows only
 _READING = os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _BINARY_SAMPLE = 8192  # bytes looked at for a NUL
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-
-
-class TextFile(NamedTuple):
-    """A file as text, and what it takes to write it back byte for byte."""
-
-    text: str  # line endings as they are in the file
-    encoding: str = "utf-8"
-    bom: bytes = b""
-
-    def encode(self, text: str) -> bytes:
-        """`text` in this file's form. Raises `ToolError` if the encoding has no such character."""
-        try:
-            return self.bom + text.encode(self.encoding)
-        except UnicodeEncodeError as error:
-            bad = error.object[error.start]
-            raise ToolError(f"The file is {self.encoding} text, which cannot hold {bad!r}.") from None
 
 
 def check_readable(path: str) -> None:
@@ -126,3 +110,23 @@ def _mode_to_keep(path: str) -> int | None:
     if not os.access(path, os.W_OK):
         raise ToolError(f"{shorten(path)} is write-protected.")
     return stat.S_IMODE(status.st_mode)
+
+
+class DiskFiles:
+    """The files on the disk as they are: `tools.base.TextFiles`."""
+
+    def check(self, path: str) -> None:
+        """See `TextFiles`."""
+        check_readable(path)
+
+    def read(self, path: str) -> TextFile:
+        """See `TextFiles`."""
+        return read_text(path)
+
+    def find(self, path: str) -> TextFile | None:
+        """See `TextFiles`."""
+        return read_text(path) if os.path.lexists(path) else None
+
+    def write(self, path: str, file: TextFile) -> None:
+        """See `TextFiles`."""
+        write_bytes(path, file.encode(file.text))

@@ -8,6 +8,7 @@ from pathlib import Path
 from acpserver.cancel import CancelFlag
 from acpserver.tools.arguments import check_arguments
 from acpserver.tools.base import Action, Content, Tool, ToolContext, ToolOutcome
+from acpserver.tools.textfile import DiskFiles
 
 
 class Surroundings:
@@ -21,7 +22,14 @@ class Surroundings:
         self.answer: str | None = None
         roots = (str(cwd), *(str(root) for root in more_roots))
         self.context = ToolContext(
-            "session-1", str(cwd), roots, self.cancel, self.shown.append, self.plans.append, self._ask
+            "session-1",
+            str(cwd),
+            roots,
+            self.cancel,
+            self.shown.append,
+            self.plans.append,
+            self._ask,
+            DiskFiles(),
         )
 
     def _ask(self, question: str) -> str | None:

@@ -1,0 +1,66 @@
+"""One command in a terminal of the editor: waited for, read, and always released.
+
+Runs on the turn's thread. The user watches the command in the tool call; the model gets the output at its
+end, also after a timeout and a cancel. An editor that no longer answers must not hold up a cancel.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from acpserver.errors import Cancelled, ToolError
+from acpserver.tools.base import Ended, Terminal, Terminals, ToolContext, ToolOutcome
+from acpserver.tools.content import code_content
+from acpserver.tools.output import Output
+
+_KEPT = 256 * 1024  # bytes of output that the editor is asked to keep
+_KILL_SECONDS = 2.0  # for the editor to say that the command is killed
+_OUTPUT_SECONDS = 10.0
+_LAST_OUTPUT_SECONDS = 0.1  # after a cancel, whose answer the user waits for
+
+_LOST = "\n[… the output before this is not kept by the editor …]\n"
+
+
+def run_in_terminal(
+    argv: list[str], timeout: float, terminals: Terminals, context: ToolContext
+) -> ToolOutcome:
+    """Run a command for at most `timeout` seconds. Raises `ToolError` and `Cancelled`."""
+    terminal = terminals.create(argv[0], argv[1:], context.cwd, _KEPT)
+    try:
+        context.progress([terminal.content])
+        ended = terminal.wait(timeout)
+        if ended is None:
+            terminal.kill(_KILL_SECONDS)
+            how = f"not finished after {timeout:g} seconds, and ended"
+            return _outcome(terminal, _OUTPUT_SECONDS, how, {"timedOut": True}, True)
+        return _outcome(terminal, _OUTPUT_SECONDS, *_told(ended))
+    except Cancelled:
+        terminal.kill(0)
+        with suppress(ToolError):  # then the model is told without the output
+            return _outcome(terminal, _LAST_OUTPUT_SECONDS, "cancelled by the user, and ended", {}, True)
+        raise
+    finally:
+        terminal.release()
+
+
+def _told(ended: Ended) -> tuple[str, dict[str, object], bool]:
+    """How a command ended: in words, as raw output, and whether that is a failure."""
+    if ended.signal:
+        return f"ended by signal {ended.signal}", {"signal": ended.signal}, True
+    if ended.code is None:
+        return "ended; the editor does not say how", {}, False
+    return f"exit code {ended.code}", {"exitCode": ended.code}, ended.code != 0
+
+
+def _outcome(
+    terminal: Terminal, seconds: float, status: str, raw: dict[str, object], is_error: bool
+) -> ToolOutcome:
+    """The output, then one line that says how the command ended. The client keeps showing the terminal."""
+    said, truncated = terminal.output(seconds)
+    output = Output()
+    output.add((_LOST * truncated + said).encode("utf-8", "replace"))
+    if truncated or output.cut:
+        raw = {**raw, "truncated": True}
+    text = output.text().rstrip("\n")
+    text = f"{text}\n[{status}]" if text else f"[{status}, no output]"
+    return ToolOutcome(text, [code_content(text)], raw, is_error, keeps_content=True)
