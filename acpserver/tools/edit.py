@@ -12,9 +12,8 @@ from bisect import bisect_right
 from functools import partial
 
 from acpserver.errors import ToolError
-from acpserver.tools.base import WRITE, Action, ToolContext, ToolOutcome
+from acpserver.tools.base import WRITE, Action, TextFile, ToolContext, ToolOutcome
 from acpserver.tools.content import diff_content
-from acpserver.tools.textfile import TextFile, check_readable, read_text, write_bytes
 from acpserver.workspace import display, resolve, shorten
 
 _HINT_LINES = 20_000  # lines of a file that are compared with a text that was not found
@@ -44,10 +43,7 @@ class WriteFile:
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
         """See `Tool.prepare`. Fails for a folder, a device, a binary file or an impossible place."""
         path = resolve(str(arguments["path"]), context.cwd, context.roots)
-        old = None
-        if os.path.lexists(path):
-            check_readable(path)
-            old = read_text(path)
+        old = context.files.find(path)
         _check_parents(path)
         new = _in_form_of(old, str(arguments["content"]))
         verb = "Create" if old is None else "Write"
@@ -110,8 +106,7 @@ class EditFile:
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
         """See `Tool.prepare`. Fails when the text is not there, or not only once."""
         path = resolve(str(arguments["path"]), context.cwd, context.roots)
-        check_readable(path)
-        old = read_text(path)
+        old = context.files.read(path)
         old_text, new_text = str(arguments["old_text"]), str(arguments["new_text"])
         if old_text == new_text:
             raise ToolError("old_text and new_text are the same; there is nothing to change.")
@@ -138,10 +133,9 @@ def _replace(path: str, old: TextFile | None, new: TextFile, context: ToolContex
     """Write the new text, unless the file is no longer what the user was shown, or where it was."""
     if resolve(path, context.cwd, context.roots) != path:
         raise ToolError(f"{shorten(path)} is now a link to another place.")
-    now = read_text(path) if os.path.lexists(path) else None
-    if now != old:
+    if context.files.find(path) != old:
         raise ToolError(f"{shorten(path)} has changed meanwhile. Read it again and repeat the change.")
-    write_bytes(path, new.encode(new.text))
+    context.files.write(path, new)
     text = f"Created {path}." if old is None else f"Changed {path}."
     shown = diff_content(path, old.text if old else None, new.text)
     return ToolOutcome(text, [shown], {"path": path, "created": old is None})
