@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from acpserver.chat.conversation import ERROR, INTERRUPTED, Conversation, Quit, words
+from acpserver.chat.conversation import ERROR, INTERRUPTED, Quit, Talk, words
 from acpserver.chat.process import ServerProcess, server_command
 from acpserver.chat.render import Renderer
 from acpserver.config import Config
@@ -34,7 +34,7 @@ def run(
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     renderer = Renderer(sys.stdout, sys.stderr)
-    conversation = Conversation(renderer, allow)
+    conversation = Talk(renderer, allow)
     try:
         with _signals(conversation):
             server = ServerProcess(command or server_command(flags), conversation.handlers)
@@ -59,7 +59,7 @@ def run(
 
 
 @contextmanager
-def _signals(conversation: Conversation) -> Iterator[None]:
+def _signals(conversation: Talk) -> Iterator[None]:
     """While the block runs, Ctrl-C goes to the chat, and a request to end unwinds it so that the server
     is not left behind."""
 

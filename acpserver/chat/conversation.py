@@ -59,7 +59,7 @@ class Quit(Exception):
 _Event = Call | _Done | _Interrupt
 
 
-class Conversation:
+class Talk:
     """One conversation with one server."""
 
     def __init__(self, renderer: Renderer, allow: bool | None):
