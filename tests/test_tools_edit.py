@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpserver.errors import ToolError
+from acpserver.cancel import CancelFlag
+from acpserver.errors import Cancelled, ToolError
 from acpserver.tools.base import WRITE
-from acpserver.tools.edit import EditFile, WriteFile, replace_text
+from acpserver.tools.edit import EditFile, WriteFile, find_text, replace_text
 from tests.fakes.tool_context import Surroundings
 
 
@@ -236,9 +239,42 @@ PIECES = st.lists(st.sampled_from(["a", "b", "\n", "\r\n"]), max_size=20).map(""
 
 @given(PIECES, st.text("ab\n", min_size=1, max_size=3), st.text("xy", max_size=3))
 def test_replacing_changes_nothing_else_whatever_the_line_endings(text: str, old: str, new: str) -> None:
-    result, starts = replace_text(text, old, new)
+    result = replace_text(text, old, new, CancelFlag())
     flat = text.replace("\r\n", "\n")
-    assert len(starts) == flat.count(old)
+    count, lines = find_text(text, old)
+    assert count == flat.count(old)
+    assert lines == [flat[:place].count("\n") + 1 for place in places(flat, old)][:5]
     assert result.replace("\r\n", "\n") == flat.replace(old, new).replace("\r\n", "\n")
-    if not starts:
+    if not count:
         assert result == text
+
+
+def places(text: str, piece: str) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(piece), text)]
+
+
+def test_a_text_that_is_there_very_often_takes_no_longer_than_reading_it(
+    here: Surroundings, tmp_path: Path
+) -> None:
+    """A count of all lines before each of 200,000 places took a minute, which no cancel could end."""
+    (tmp_path / "a").write_bytes(b"x\n" * 200_000)
+    started = time.monotonic()
+    with pytest.raises(ToolError, match=r"200000 times \(lines 1, 2, 3, 4, 5, …\)"):
+        here.prepare(EditFile(), path="a", old_text="x", new_text="z")
+    here.call(EditFile(), path="a", old_text="x", new_text="z", replace_all=True)
+    assert (tmp_path / "a").read_bytes() == b"z\n" * 200_000
+    assert time.monotonic() - started < 5
+
+
+def test_a_replacement_that_would_fill_the_memory_is_refused(here: Surroundings, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 200_000)
+    with pytest.raises(ToolError, match="too large"):
+        here.prepare(EditFile(), path="a", old_text="x", new_text="z" * 1000, replace_all=True)
+
+
+@pytest.mark.parametrize("content", ["x\r\n" * 10, "ab\ncd\n"], ids=["replacing", "comparing"])
+def test_a_long_search_ends_with_a_cancel(here: Surroundings, tmp_path: Path, content: str) -> None:
+    (tmp_path / "a").write_bytes(content.encode())
+    here.cancel.set()
+    with pytest.raises(Cancelled):
+        here.prepare(EditFile(), path="a", old_text="x", new_text="z", replace_all=True)

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import difflib
 import os
+import time
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
+from acpserver.cancel import CancelFlag
 from acpserver.errors import ToolError
 from acpserver.tools.base import WRITE, Action, TextFile, ToolContext, ToolOutcome
 from acpserver.tools.content import diff_content
+from acpserver.tools.textfile import MAX_BYTES
 from acpserver.workspace import display, resolve, shorten
 
-_HINT_LINES = 20_000  # lines of a file that are compared with a text that was not found
+_LINES_TOLD = 5  # of a text that is there more than once
+_HINT_LINES = 20_000  # lines of a file in which the first line of a text that was not found is looked for
+_HINT_SECONDS = 0.5  # for looking for the most similar line
 _HINT_LENGTH = 200  # characters
+_SIMILAR = 0.6  # of 1; what looks less alike is no help
 
 
 class WriteFile:
@@ -110,21 +118,25 @@ class EditFile:
         old_text, new_text = str(arguments["old_text"]), str(arguments["new_text"])
         if old_text == new_text:
             raise ToolError("old_text and new_text are the same; there is nothing to change.")
-        text, starts = replace_text(old.text, old_text, new_text)
-        if not starts:
-            raise ToolError(f"old_text was not found in {shorten(path)}.{_closest(old.text, old_text)}")
-        if len(starts) > 1 and arguments.get("replace_all") is not True:
+        count, lines = find_text(old.text, old_text)
+        if not count:
+            hint = _closest(old.text, old_text, context.cancel)
+            raise ToolError(f"old_text was not found in {shorten(path)}.{hint}")
+        if count > 1 and arguments.get("replace_all") is not True:
             raise ToolError(
-                f"old_text is in {shorten(path)} {len(starts)} times (lines {_first_few(starts)}). "
+                f"old_text is in {shorten(path)} {count} times (lines {_first_few(lines, count)}). "
                 "Give more of the text around it, or set replace_all."
             )
+        if len(old.text) + count * (len(new_text) - len(old_text)) > MAX_BYTES:
+            raise ToolError(f"{shorten(path)} would become too large (limit {MAX_BYTES} characters).")
+        text = replace_text(old.text, old_text, new_text, context.cancel)
         new = TextFile(text, old.encoding, old.bom)
         new.encode(text)
         return Action(
             f"Edit {shorten(display(path, context.cwd))}",
             partial(_replace, path, old, new, context),
             content=[diff_content(path, old.text, text)],
-            locations=[{"path": path, "line": starts[0]}],
+            locations=[{"path": path, "line": lines[0]}],
             access=WRITE,
         )
 
@@ -141,49 +153,77 @@ def _replace(path: str, old: TextFile | None, new: TextFile, context: ToolContex
     return ToolOutcome(text, [shown], {"path": path, "created": old is None})
 
 
-def replace_text(text: str, old: str, new: str) -> tuple[str, list[int]]:
-    """`text` with every `old` replaced, and the lines (from 1) where they began.
+def find_text(text: str, old: str) -> tuple[int, list[int]]:
+    """How often `old` is in `text`, CRLF and LF being the same, and the lines (from 1) of the first few."""
+    flat, old_flat = _flat(text), _flat(old)
+    lines: list[int] = []
+    line, done = 1, 0
+    for start in islice(_places(flat, old_flat), _LINES_TOLD):
+        line += flat.count("\n", done, start)
+        done = start
+        lines.append(line)
+    return flat.count(old_flat), lines
+
+
+def replace_text(text: str, old: str, new: str, cancel: CancelFlag) -> str:
+    """`text` with every `old` replaced. Raises `Cancelled`.
 
     CRLF and LF are the same while searching; what is put in takes the endings of what it replaces, or
     else those of the file. Everything outside the replaced pieces stays as it is.
     """
-    flat, old_flat = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
+    flat, old_flat = _flat(text), _flat(old)
+    if len(flat) == len(text):
+        return text.replace(old_flat, new)
     # Where in `flat` the line endings are that are two characters in `text`.
-    crlf = [place - count for count, place in enumerate(_places(text, "\r\n"))]
+    crlf = []
+    for count, place in enumerate(_places(text, "\r\n")):
+        cancel.check()
+        crlf.append(place - count)
     file_uses_crlf = len(crlf) * 2 > flat.count("\n")
-    pieces, starts, done = [], [], 0
+    span_lines = old_flat.count("\n")
+    new_crlf = _flat(new).replace("\n", "\r\n")
+    pieces, done = [], 0
     for start in _places(flat, old_flat):
+        cancel.check()
         end = start + len(old_flat)
         before, inside = bisect_right(crlf, start - 1), bisect_right(crlf, end - 1)
-        span_lines = old_flat.count("\n")
         use_crlf = (inside - before) * 2 > span_lines if span_lines else file_uses_crlf
-        piece = new.replace("\r\n", "\n").replace("\n", "\r\n") if use_crlf else new
-        pieces += [text[done : start + before], piece]
+        pieces += [text[done : start + before], new_crlf if use_crlf else new]
         done = end + inside
-        starts.append(flat.count("\n", 0, start) + 1)
-    return "".join(pieces) + text[done:], starts
+    return "".join(pieces) + text[done:]
 
 
-def _places(text: str, piece: str) -> list[int]:
+def _flat(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _places(text: str, piece: str) -> Iterator[int]:
     """Where `piece` is in `text`, without overlaps."""
-    places, at = [], text.find(piece)
+    at = text.find(piece)
     while at >= 0:
-        places.append(at)
+        yield at
         at = text.find(piece, at + len(piece))
-    return places
 
 
-def _first_few(numbers: list[int]) -> str:
-    few = ", ".join(str(number) for number in numbers[:5])
-    return few + (", …" if len(numbers) > 5 else "")
+def _first_few(lines: list[int], count: int) -> str:
+    return ", ".join(map(str, lines)) + (", …" if count > len(lines) else "")
 
 
-def _closest(text: str, wanted: str) -> str:
+def _closest(text: str, wanted: str, cancel: CancelFlag) -> str:
     """A sentence with the line that looks most like the first line of what was not found, if any does."""
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")[:_HINT_LENGTH]
     lines = [line.strip()[:_HINT_LENGTH] for line in text.splitlines()[:_HINT_LINES]]
     if first in lines:
         number = lines.index(first) + 1
         return f" Its first line is there, as line {number}; the spaces or the lines after it differ."
-    near = difflib.get_close_matches(first, set(lines), n=1, cutoff=0.6) if len(lines) <= 2000 else []
-    return f" The most similar line is {lines.index(near[0]) + 1}: {near[0]!r}" if near else ""
+    matcher = difflib.SequenceMatcher(b=first)
+    best, nearest = _SIMILAR, ""
+    deadline = time.monotonic() + _HINT_SECONDS
+    for line in dict.fromkeys(lines):
+        cancel.check()
+        if time.monotonic() > deadline:  # a comparison takes from microseconds to 50 ms
+            break
+        matcher.set_seq1(line)
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
+            best, nearest = matcher.ratio(), line
+    return f" The most similar line is {lines.index(nearest) + 1}: {nearest!r}" if nearest else ""
