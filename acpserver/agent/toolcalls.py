@@ -44,9 +44,12 @@ class ToolRunner:
         tool = self.tools.get(call.name)
         try:
             action = self._prepare(call, tool)
-        except ToolError as error:
+        except (ToolError, Cancelled) as error:
+            cut_off = isinstance(error, Cancelled)
             self._begin(call, translate.call_shown(call, tool, None))
-            self._end(call, ToolOutcome(str(error), is_error=True))
+            self._end(call, ToolOutcome(CUT_OFF if cut_off else str(error), is_error=True))
+            if cut_off:
+                raise
             return
         report = self._begin(call, translate.call_shown(call, tool, action))
         try:

@@ -121,11 +121,12 @@ class DiskFiles:
 
     def read(self, path: str) -> TextFile:
         """See `TextFiles`."""
+        check_readable(path)  # opening some devices has an effect
         return read_text(path)
 
     def find(self, path: str) -> TextFile | None:
         """See `TextFiles`."""
-        return read_text(path) if os.path.lexists(path) else None
+        return self.read(path) if os.path.lexists(path) else None
 
     def write(self, path: str, file: TextFile) -> None:
         """See `TextFiles`."""

@@ -98,6 +98,8 @@ class WireRules:
         """The request of ours that the last answer was for."""
         self.sessions: dict[str, Session] = {}
         self.input_ended = False
+        self.terminals: dict[str, str] = {}
+        """The terminals that were made for the agent and not released, with what it last asked of each."""
         self._own_ids: set[int] = set()
         self._capabilities: Json = {}
         self._opening: str | None = None  # the id of an initialize request that was sent first
@@ -162,6 +164,8 @@ class WireRules:
 
     def _sent_answer(self, message: Json) -> None:
         request = self.own.pop(_key(message["id"]), None)
+        if request is not None and request["method"] == "terminal/create" and "result" in message:
+            self.terminals[str(message["result"]["terminalId"])] = "create"
         if request is None or request["method"] != "session/request_permission":
             return
         params = _object(request["params"])
@@ -276,6 +280,21 @@ class WireRules:
         self.own[_key(request_id)] = message
         if method == "session/request_permission":
             self._permission_asked(params)
+        elif method.startswith(("fs/", "terminal/")):
+            self._client_asked(method, params)
+
+    def _client_asked(self, method: str, params: Json) -> None:
+        for name in ("path", "cwd"):
+            need(os.path.isabs(str(params.get(name, "/"))), f"{method}: {name} is not absolute")
+        terminal, action = params.get("terminalId"), method.rpartition("/")[2]
+        if terminal is None:
+            return
+        need(terminal in self.terminals, f"{method}: terminal {terminal!r} is not there, or was released")
+        if action == "release":
+            need(self.terminals[terminal] != "kill", f"terminal {terminal!r} was killed and never looked at")
+            del self.terminals[terminal]
+        else:
+            self.terminals[terminal] = action
 
     def _check_call(self, method: str, params: Json, is_request: bool) -> None:
         known = schema.method(method)
@@ -392,6 +411,10 @@ class WireRules:
         need(call.status not in ENDED, f"tool call {call_id} changed after it was {call.status}")
         if not self.input_ended:
             need(call.permission != "open", f"tool call {call_id} changed while its permission is open")
+        for content in update.get("content") or ():
+            if content["type"] == "terminal" and not session.loads:
+                name = content["terminalId"]
+                need(name in self.terminals, f"tool call {call_id} shows terminal {name!r}; it is not there")
         status = str(update.get("status", call.status))
         steps = {"pending": ["pending", "in_progress", "failed"], "in_progress": ["in_progress", *ENDED]}
         if session.loads:
@@ -414,6 +437,7 @@ class WireRules:
         left = [f"{one.method} (id {key})" for key, waiting in self.asked.items() for one in waiting]
         need(not left, f"never answered: {', '.join(left)}")
         need(self.anonymous == 0, f"{self.anonymous} unreadable lines were never answered")
+        need(not self.terminals, f"terminals never released: {', '.join(self.terminals)}")
 
 
 def need(condition: object, otherwise: str) -> None:
