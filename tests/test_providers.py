@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.llm_answers import Stall, text
-from fakes.llm_server import FakeLlm
 
 from acpserver import catalog, model_lists
 from acpserver.catalog import KNOWN, Price
@@ -20,6 +18,8 @@ from acpserver.llm.providers import MOST_LISTED, Models
 from acpserver.llm.types import Endpoint
 from acpserver.model_lists import ModelLists
 from acpserver.provider_setup import ProviderSetup, choose, set_up
+from tests.fakes.llm_answers import Stall, text
+from tests.fakes.llm_server import FakeLlm
 
 
 def usable(
