@@ -155,7 +155,8 @@ def test_reasoning_goes_back_to_the_same_model_only() -> None:
         ("anthropic/claude-opus-4.5", {"type": "enabled", "budget_tokens": 8_192}),
         ("local-llm", {"type": "enabled", "budget_tokens": 4_096}),
         ("claude-opus-4-6", {"type": "adaptive", "display": "summarized"}),
-        ("claude-sonnet-5", {"type": "adaptive", "display": "summarized"}),
+        ("anthropic.claude-opus-4-8-v1:0", {"type": "adaptive", "display": "summarized"}),
+        ("claude-mythos-preview", {"type": "adaptive", "display": "summarized"}),
     ],
 )
 def test_how_it_asks_for_thinking(model: str, thinking: dict) -> None:
@@ -163,6 +164,39 @@ def test_how_it_asks_for_thinking(model: str, thinking: dict) -> None:
     assert body["thinking"] == thinking
     assert body.get("output_config") == ({"effort": "medium"} if thinking["type"] == "adaptive" else None)
     assert "thinking" not in body_of(user("hi"), model=model)
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-opus-5-20260724", "claude-haiku-5-5"])
+def test_a_model_that_thinks_unasked_is_asked_to_tell_of_it(model: str) -> None:
+    """Else it also says nothing between its calls."""
+    body = body_of(user("hi"), model=model)
+    assert body["thinking"] == {"type": "adaptive", "display": "summarized"} and "output_config" not in body
+    body = body_of(user("hi"), model=model, effort="low")
+    assert body["thinking"]["type"] == "adaptive" and body["output_config"] == {"effort": "low"}
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "bound"),
+    [
+        ("https://api.anthropic.com", "claude-sonnet-5-5", True),
+        ("https://api.anthropic.com", "claude-fable-5-1-20260901", True),
+        ("https://api.anthropic.com", "claude-sonnet-5", False),
+        ("https://api.anthropic.com", "claude-opus-5-20260724", False),
+        ("https://anthropic.com.example.org", "claude-sonnet-5-5", False),
+    ],
+)
+def test_thinking_bound_to_what_was_before_it_is_dropped_and_not_refused(
+    base_url: str, model: str, bound: bool
+) -> None:
+    beta = "thinking-binding-controls-2026-08-01"
+    for headers in ((), (("Anthropic-Beta", "mine"),)):
+        endpoint = Endpoint(base_url, "anthropic", "sk-key", headers=headers)
+        made = Anthropic().chat(endpoint, ModelRequest(model, "", (user("hi"),)))
+        binding = json.loads(made.body)["thinking"].get("block_binding")
+        assert binding == ({"prefix_mismatch_behavior": "drop_block"} if bound else None)
+        betas = [value for name, value in made.headers.items() if name.lower() == "anthropic-beta"]
+        mine = ["mine"] if headers else []
+        assert ",".join(betas) == ",".join([*mine, beta] if bound else mine)
 
 
 def test_a_turn_that_another_model_began_goes_on_without_thinking() -> None:

@@ -8,6 +8,7 @@ Written after Anthropic's public documentation.
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from acpserver.llm import fields, listing
 from acpserver.llm.anthropic_answer import AnthropicParser
@@ -36,9 +37,11 @@ _BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}  # tokens of thinking
 _LEAST_BUDGET = 1_024
 _LIMITS = (("claude-3-haiku", 4_096), ("claude-3-opus", 4_096), ("claude-3-5", 8_192), ("claude", 32_000))
 _LIMIT = 8_192  # tokens of an answer, for a model that is not in the list above
-_CLAUDE = re.compile("claude")
-_BUDGETED = re.compile(r"claude-3|claude-[a-z]+-4([.-][015])?($|[-@:](20|v1|latest))")
-"""Models that are given a budget of thinking; later ones choose it themselves after the effort."""
+_FAMILY = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[.-](\d{1,2}))?(?!\d)")
+_CHOOSES = (4, 6)  # from this version on a model chooses its own budget of thinking, after the effort
+_THINKS_UNASKED = (5, 0)  # and tells nothing of it, not even of what it says between calls, unless asked to
+_BOUND = (5, 1)  # its thinking is only taken back behind the very prompt, tools and messages it came from
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
 class Anthropic:
@@ -64,7 +67,13 @@ class Anthropic:
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
                 for tool in request.tools
             ]
-        return post(url, _headers(endpoint, "text/event-stream"), body | _thinking(request, messages, limit))
+        headers = _headers(endpoint, "text/event-stream")
+        thinking = _thinking(request, messages, limit)
+        if _version(request.model) >= _BOUND and _is_vendor(url):
+            # A session that goes on with other tools or a shortened history would be refused for ever.
+            thinking["thinking"] |= {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+            _add_beta(headers, _BINDING_BETA)
+        return post(url, headers, body | thinking)
 
     def models(self, endpoint: Endpoint) -> HttpRequest:
         """The request for the list of models."""
@@ -105,17 +114,41 @@ def _headers(endpoint: Endpoint, accept: str) -> dict[str, str]:
     return {"anthropic-version": VERSION} | headers
 
 
+def _add_beta(headers: dict[str, str], beta: str) -> None:
+    """Ask for a beta beside those of the configuration, in whatever case that writes the header."""
+    name = next((name for name in headers if name.lower() == "anthropic-beta"), "anthropic-beta")
+    headers[name] = f"{headers[name]},{beta}" if name in headers else beta
+
+
+def _is_vendor(url: str) -> bool:
+    """Whether this is Anthropic's own server: others refuse what they do not know."""
+    host = urlsplit(url).hostname or ""
+    return host == "anthropic.com" or host.endswith(".anthropic.com")
+
+
+def _version(model: str) -> tuple[int, int]:
+    """The version of a Claude; 0 for any other model, and for Claudes before 4, whose names have another form."""
+    found = _FAMILY.search(model)
+    if found:
+        return int(found[1]), int(found[2] or 0)
+    return _CHOOSES if "claude" in model and "claude-3" not in model else (0, 0)
+
+
 def _limit(model: str) -> int:
     return next((limit for name, limit in _LIMITS if name in model), _LIMIT)
 
 
-def _thinking(request: ModelRequest, messages: list[dict[str, object]], limit: int) -> dict[str, object]:
-    """The members that ask for thinking."""
-    if not request.effort:
+def _thinking(
+    request: ModelRequest, messages: list[dict[str, object]], limit: int
+) -> dict[str, dict[str, object]]:
+    """The members that ask for thinking, and for a summary of it."""
+    version = _version(request.model)
+    if not request.effort and version < _THINKS_UNASKED:
         return {}
-    if _CLAUDE.search(request.model) and not _BUDGETED.search(request.model):
-        thinking = {"type": "adaptive", "display": "summarized"}
-        return {"thinking": thinking, "output_config": {"effort": request.effort}}
+    if version >= _CHOOSES:
+        thinking: dict[str, object] = {"type": "adaptive", "display": "summarized"}
+        effort: dict[str, object] = {"effort": request.effort}
+        return {"thinking": thinking} | ({"output_config": effort} if request.effort else {})
     budget = min(_BUDGETS.get(request.effort, _LEAST_BUDGET), limit // 2)
     if budget < _LEAST_BUDGET or _begun_without_thinking(messages):
         return {}
