@@ -61,10 +61,11 @@ class ClientTerminal:
         except (TimeoutError, ToolError):
             return  # the release that follows ends the command too
 
-    def output(self, seconds: float) -> tuple[str, bool]:
+    def output(self, seconds: float, after_cancel: bool = False) -> tuple[str, bool]:
         """See `Terminal`."""
+        cancel = CancelFlag() if after_cancel else self._cancel
         try:
-            told = self._client.terminal("output", self._session_id, self._id, CancelFlag(), seconds)
+            told = self._client.terminal("output", self._session_id, self._id, cancel, seconds)
         except TimeoutError as error:
             raise ToolError(f"The editor did not answer: {error}.") from error
         return str(told["output"]), bool(told["truncated"])

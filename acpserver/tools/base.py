@@ -82,8 +82,8 @@ class Terminal(Protocol):
     def kill(self, seconds: float) -> None:
         """End the command, and wait that long for the editor to say that it did; not at all when 0."""
 
-    def output(self, seconds: float) -> tuple[str, bool]:
-        """What it wrote so far, and whether a part is missing. Waits that long; no cancel ends the wait."""
+    def output(self, seconds: float, after_cancel: bool = False) -> tuple[str, bool]:
+        """What it wrote so far, and whether a part is missing. Waits that long, or until a cancel."""
 
     def release(self) -> None:
         """Tell the editor that the terminal is no longer needed. Never waits, never fails."""

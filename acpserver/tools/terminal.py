@@ -6,17 +6,15 @@ end, also after a timeout and a cancel. An editor that no longer answers must no
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from acpserver.errors import Cancelled, ToolError
-from acpserver.tools.base import Ended, Terminal, Terminals, ToolContext, ToolOutcome
+from acpserver.tools.base import Ended, Terminals, ToolContext, ToolOutcome
 from acpserver.tools.content import code_content
 from acpserver.tools.output import Output
 
 _KEPT = 256 * 1024  # bytes of output that the editor is asked to keep
 _KILL_SECONDS = 2.0  # for the editor to say that the command is killed
 _OUTPUT_SECONDS = 10.0
-_LAST_OUTPUT_SECONDS = 0.1  # after a cancel, whose answer the user waits for
+_LAST_OUTPUT_SECONDS = 0.08  # after a cancel, whose answer the user waits for
 
 _LOST = "\n[… the output before this is not kept by the editor …]\n"
 
@@ -31,20 +29,24 @@ def run_in_terminal(
         ended = terminal.wait(timeout)
         if ended is None:
             terminal.kill(_KILL_SECONDS)
-            how = f"not finished after {timeout:g} seconds, and ended"
-            return _outcome(terminal, _OUTPUT_SECONDS, how, {"timedOut": True}, True)
-        return _outcome(terminal, _OUTPUT_SECONDS, *_told(ended))
+        said, truncated = terminal.output(_OUTPUT_SECONDS)
+        status, raw, is_error = _told(ended, timeout)
     except Cancelled:
         terminal.kill(0)
-        with suppress(ToolError):  # then the model is told without the output
-            return _outcome(terminal, _LAST_OUTPUT_SECONDS, "cancelled by the user, and ended", {}, True)
-        raise
+        try:
+            said, truncated = terminal.output(_LAST_OUTPUT_SECONDS, after_cancel=True)
+        except ToolError as error:
+            raise Cancelled("the output of the command is not known") from error
+        status, raw, is_error = "cancelled by the user, and ended", {}, True
     finally:
         terminal.release()
+    return _outcome(said, truncated, status, raw, is_error)
 
 
-def _told(ended: Ended) -> tuple[str, dict[str, object], bool]:
+def _told(ended: Ended | None, timeout: float) -> tuple[str, dict[str, object], bool]:
     """How a command ended: in words, as raw output, and whether that is a failure."""
+    if ended is None:
+        return f"not finished after {timeout:g} seconds, and ended", {"timedOut": True}, True
     if ended.signal:
         return f"ended by signal {ended.signal}", {"signal": ended.signal}, True
     if ended.code is None:
@@ -52,11 +54,8 @@ def _told(ended: Ended) -> tuple[str, dict[str, object], bool]:
     return f"exit code {ended.code}", {"exitCode": ended.code}, ended.code != 0
 
 
-def _outcome(
-    terminal: Terminal, seconds: float, status: str, raw: dict[str, object], is_error: bool
-) -> ToolOutcome:
+def _outcome(said: str, truncated: bool, status: str, raw: dict[str, object], is_error: bool) -> ToolOutcome:
     """The output, then one line that says how the command ended. The client keeps showing the terminal."""
-    said, truncated = terminal.output(seconds)
     output = Output()
     output.add((_LOST * truncated + said).encode("utf-8", "replace"))
     if truncated or output.cut:

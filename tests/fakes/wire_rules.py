@@ -164,8 +164,10 @@ class WireRules:
 
     def _sent_answer(self, message: Json) -> None:
         request = self.own.pop(_key(message["id"]), None)
-        if request is not None and request["method"] == "terminal/create" and "result" in message:
-            self.terminals[str(message["result"]["terminalId"])] = "create"
+        if request is not None and request["method"] == "terminal/create":
+            name = _object(message.get("result")).get("terminalId")
+            if isinstance(name, str):
+                self.terminals[name] = "create"
         if request is None or request["method"] != "session/request_permission":
             return
         params = _object(request["params"])
