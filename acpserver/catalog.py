@@ -63,8 +63,8 @@ KNOWN = (
         ("ANTHROPIC_API_KEY",),
         ("ANTHROPIC_BASE_URL",),
         (
-            ModelInfo("claude-sonnet-5-5", _MILLION, 128_000, Price(2, 10), True, True),
-            ModelInfo("claude-opus-5-5", _MILLION, 128_000, Price(4, 20), True, True),
+            ModelInfo("claude-sonnet-5-5", _MILLION, 128_000, Price(2, 10, 0.2), True, True),
+            ModelInfo("claude-opus-5-5", _MILLION, 128_000, Price(4, 20, 0.2), True, True),
             ModelInfo("claude-sonnet-5", _MILLION, 128_000, Price(2, 10, 0.2), True, True),
             ModelInfo("claude-haiku-4-5", 200_000, 64_000, Price(1, 5, 0.1), True, True),
         ),
@@ -121,7 +121,9 @@ KNOWN = (
         "openai",
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
-        models=(ModelInfo("deepseek-flash", _MILLION, None, Price(0.14, 0.28)),),
+        # The price of the busy hours; the other hours cost half.
+        models=(ModelInfo("deepseek-flash", _MILLION, 384_000, Price(0.3, 1.2, 0.006), True, True),),
+        thinking=("deepseek-flash", "deepseek-v4"),
     ),
     KnownProvider(
         "mistral",

@@ -21,6 +21,7 @@ from acpserver.llm.types import (
     Text,
     ToolCall,
     ToolResult,
+    Usage,
 )
 from acpserver.llm.wire import ModelDetails, origin
 
@@ -37,7 +38,7 @@ def body_at(base_url: str, asked: ModelRequest = ASKED) -> dict:
         ("https://api.openai.com/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
         ("https://x.openai.azure.com/openai/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
         ("https://openrouter.ai/api/v1", {"max_tokens": 9, "reasoning": {"effort": "low"}}),
-        ("https://api.deepseek.com", {"max_tokens": 9}),
+        ("https://api.deepseek.com", {"max_tokens": 9, "reasoning_effort": "low"}),
         ("https://api.moonshot.ai/v1", {"max_tokens": 9}),
         (
             "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
@@ -80,7 +81,7 @@ def test_azure_is_asked_at_its_deployment_with_its_own_header() -> None:
 
 
 @pytest.mark.parametrize("base_url", ["https://api.deepseek.com", "https://api.moonshot.cn/v1"])
-def test_reasoning_goes_back_while_the_turn_goes_on(base_url: str) -> None:
+def test_reasoning_goes_back_in_this_turn_and_all_later_ones(base_url: str) -> None:
     endpoint = Endpoint(base_url, api_key="k")
     one = OpenAi().parser(endpoint, ASKED, Faults(endpoint))
     deltas = [{"reasoning_content": "h"}, {"reasoning_content": "m"}]
@@ -94,8 +95,7 @@ def test_reasoning_goes_back_while_the_turn_goes_on(base_url: str) -> None:
     body = body_at(base_url, ASKED._replace(messages=history))
     assert body["messages"][1]["reasoning_content"] == "hm"
     later = (*history, Message("assistant", (Text("ok"),)), *ASKED.messages)
-    remembered = "reasoning_content" in body_at(base_url, ASKED._replace(messages=later))["messages"][1]
-    assert remembered is ("moonshot" in base_url)
+    assert body_at(base_url, ASKED._replace(messages=later))["messages"][1]["reasoning_content"] == "hm"
     foreign = Message("assistant", (Opaque("x", {"y": 1}), ToolCall("a", "look", {})))
     body = body_at(base_url, ASKED._replace(messages=(history[0], foreign, history[2])))
     assert body["messages"][1]["reasoning_content"] == ""
@@ -118,6 +118,17 @@ def test_the_pieces_of_openrouters_reasoning_are_put_together_and_go_back() -> N
     kept = next(event for event in one.end() if isinstance(event, Opaque))
     whole = [{"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}, pieces[2]]
     assert kept.data == {"reasoning_details": whole}
+
+
+@pytest.mark.parametrize(
+    "cached",
+    [{"prompt_tokens_details": {"cached_tokens": 4}}, {"prompt_cache_hit_tokens": 4}, {"cached_tokens": 4}],
+)
+def test_where_servers_tell_of_cached_tokens(cached: dict) -> None:
+    one = OpenAi().parser(Endpoint("https://host", api_key="k"), ASKED, Faults(Endpoint("https://host")))
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, **cached}
+    one.feed([Item(json.dumps({"choices": [{"finish_reason": "stop"}], "usage": usage}).encode())])
+    assert one.end()[0] == Usage(9, 1, cached_tokens=4)
 
 
 def test_images() -> None:

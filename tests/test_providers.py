@@ -150,7 +150,7 @@ def test_what_is_known_of_a_model_holds_for_its_dated_name() -> None:
     setup = only("anthropic")
     dated = setup.info("claude-haiku-4-5-20251001")
     assert (dated.name, dated.context_window) == ("claude-haiku-4-5-20251001", 200_000)
-    assert setup.info("claude-sonnet-5-5").price == Price(2, 10)
+    assert setup.info("claude-sonnet-5-5").price == Price(2, 10, 0.2)
     unknown = setup.info("claude-opus-9")
     assert (unknown.context_window, unknown.price, unknown.images, unknown.thinking) == (
         None,

@@ -127,7 +127,7 @@ def _is_vendor(url: str) -> bool:
 
 
 def _version(model: str) -> tuple[int, int]:
-    """The version of a Claude; 0 for any other model, and for Claudes before 4, whose names have another form."""
+    """The version of a Claude; 0 for other models, and for those before 4, whose names have another form."""
     found = _FAMILY.search(model)
     if found:
         return int(found[1]), int(found[2] or 0)

@@ -150,10 +150,13 @@ def _part_text(part: object) -> str:
 
 def _usage(value: object) -> Usage | None:
     """Token counts; a chunk that gives none (zeros before the end, an odd shape) counts as silent."""
+    cached = fields.count(fields.record(value, "prompt_tokens_details"), "cached_tokens")
     usage = Usage(
         input_tokens=fields.count(value, "prompt_tokens"),
         output_tokens=fields.count(value, "completion_tokens"),
-        cached_tokens=fields.count(fields.record(value, "prompt_tokens_details"), "cached_tokens"),
+        cached_tokens=cached
+        or fields.count(value, "prompt_cache_hit_tokens")  # DeepSeek
+        or fields.count(value, "cached_tokens"),  # Kimi
         thought_tokens=fields.count(fields.record(value, "completion_tokens_details"), "reasoning_tokens"),
     )
     return usage if usage.total_tokens else None

@@ -27,7 +27,7 @@ class Server(NamedTuple):
     own_reasoning: str = ""
     """The member of the answer that it wants to see again in the calls of the turn that goes on."""
     remembers: bool = False
-    """It wants that of the turns before too."""
+    """It wants that of the turns before too: DeepSeek refuses a conversation in which one call has none."""
     call_id: re.Pattern[str] = _ANY_ID
     """The ids of tool calls that it accepts."""
     id_length: int = 24
@@ -45,7 +45,7 @@ SERVERS: dict[str, Server] = {
     "services.ai.azure.com": _AZURE,
     "cognitiveservices.azure.com": _AZURE,
     "openrouter.ai": Server(effort="reasoning", own_reasoning="reasoning_details"),
-    "api.deepseek.com": Server(effort="", own_reasoning="reasoning_content"),
+    "api.deepseek.com": Server(own_reasoning="reasoning_content", remembers=True),
     "api.moonshot.ai": _KIMI,
     "api.moonshot.cn": _KIMI,
     "dashscope.aliyuncs.com": Server(effort="enable_thinking"),
