@@ -52,12 +52,12 @@ class Moment:
 
 
 @contextmanager
-def stage(cwd: object, **options: object) -> Iterator[Stage]:
-    """A fresh server process for one test."""
+def stage(cwd: object, capabilities: Json | None = None, **options: object) -> Iterator[Stage]:
+    """A fresh server process for one test; `capabilities` are those of the editor."""
     with FakeLlm() as llm:
         flags = ("--model", "fake", "--base-url", llm.base_url)
         with Editor(*flags, **options) as editor:  # type: ignore[arg-type]
-            editor.initialize()
+            editor.initialize(capabilities)
             yield Stage(editor, llm, editor.new_session(cwd))  # type: ignore[arg-type]
 
 

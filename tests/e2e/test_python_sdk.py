@@ -78,9 +78,11 @@ class RecordingClient:
 
 
 @asynccontextmanager
-async def server(*flags: str) -> AsyncIterator[tuple[acp.ClientSideConnection, RecordingClient]]:
+async def server(
+    *flags: str, client: RecordingClient | None = None
+) -> AsyncIterator[tuple[acp.ClientSideConnection, RecordingClient]]:
     """The server as a child, ended by the end of input; it must leave with 0 and say nothing on stderr."""
-    client = RecordingClient()
+    client = client or RecordingClient()
     env = {"PYTHONPATH": str(ROOT), "ACPSERVER_HOME": os.environ["ACPSERVER_HOME"]}
     command = ["-m", "acpserver", "--strict", *flags]
     spawned = acp.spawn_agent_process(client, sys.executable, *command, env=env)  # type: ignore[arg-type]
