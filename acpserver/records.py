@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from acpserver.llm.types import Message, Opaque, Part, Text, Thought, ToolCall, ToolResult, Usage
 from acpserver.prompts import user_message
@@ -177,7 +176,7 @@ class Conversation:
 
     def _trimmed(self, record: Record) -> None:
         self.messages[:] = [
-            replace(message, parts=tuple(map(_trim, message.parts))) for message in self.messages
+            message._replace(parts=tuple(map(_trim, message.parts))) for message in self.messages
         ]
 
     def _reported(self, record: Record) -> None:
@@ -259,4 +258,4 @@ def _trim(part: Part) -> Part:
     if not isinstance(part, ToolResult) or len(part.text) <= TRIMMED + 100:
         return part
     head, tail = part.text[: TRIMMED // 2], part.text[-TRIMMED // 2 :]
-    return replace(part, text=f"{head}\n[... shortened to fit the context ...]\n{tail}")
+    return part._replace(text=f"{head}\n[... shortened to fit the context ...]\n{tail}")

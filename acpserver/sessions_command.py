@@ -5,7 +5,6 @@ Runs on the main thread and prints. It only reads, but for `delete`; servers may
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -23,22 +22,6 @@ from acpserver.store import Store
 
 SHORT_ID = 13  # characters: enough to be unique among a million sessions, nearly always
 FENCE = "````"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands and their arguments."""
-    parser.set_defaults(session="", format="markdown")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="all sessions, the latest first")
-    for name, text in (
-        ("show", "what is known of a session, and its conversation"),
-        ("export", "a session as a document on stdout"),
-        ("delete", "remove a session for good"),
-    ):
-        action = actions.add_parser(name, help=text)
-        action.add_argument("session", metavar="ID", help="the id of a session, or how it begins")
-        if name == "export":
-            action.add_argument("--format", choices=("markdown", "json"), default="markdown")
 
 
 def run(config: Config, action: str, session: str, form: str) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import logging
 import os
 import re
@@ -143,6 +142,8 @@ def folder_of(cwd: str) -> str:
         real = unicodedata.normalize("NFC", os.path.realpath(cwd))
     except ValueError:  # no file system can hold such a name, so there is nothing to resolve
         real = cwd
+    import hashlib  # measured: 3 ms for a library of ciphers, at a start that needs none
+
     return hashlib.sha256(real.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 

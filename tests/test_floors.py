@@ -91,8 +91,8 @@ ROOMS = """
     tools.walk
     tools.grepworker
     tools.search
-    tools.webpage
     tools.webtext
+    tools.webpage
     tools.web
     tools.plan
     tools.ask
@@ -131,6 +131,7 @@ ROOMS = """
     doctor
     login
     sessions_command
+    commands
     cli
     __main__
 
@@ -191,6 +192,8 @@ LAZY_IMPORTS = {
     ("rpc.checker", "jsonschema"),
     ("tools.web", "acpserver.tools.webpage"),
     ("session_file", "filelock"),
+    ("store", "hashlib"),
+    ("cli", "acpserver"),
     ("validate.door", "acpserver.validate"),
 }
 """(room, module): `requests`, behind two doors, `jsonschema` and `filelock` cost more than the rest of the

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from acpserver.llm.types import Image, Message, ModelRequest, Opaque, Part, Text, ToolResult
 from acpserver.prompts import image_marker
@@ -29,7 +28,7 @@ def history_for(request: ModelRequest, origin: str) -> list[Message]:
             for part in message.parts
             if not isinstance(part, Opaque) or part.origin == origin
         )
-        messages.append(replace(message, parts=parts))
+        messages.append(message._replace(parts=parts))
     return paired(messages)
 
 

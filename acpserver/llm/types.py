@@ -4,7 +4,7 @@ The history of a session is a list of `Message`. A provider is asked with a `Mod
 events; the agent loop turns events into updates for the client and into the next messages.
 
 Named tuples are several times cheaper to make than frozen dataclasses, at start and for each event. But two
-of one shape are equal whatever their classes, hence dataclasses where text and thought must not be confused.
+of one shape are equal whatever their classes, hence dataclasses for the texts, which must not be confused.
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ class Thought:
     text: str
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """A picture in a user's message: its media type and its bytes in base64."""
 
     mime: str
     data: str
 
 
-@dataclass(frozen=True)
-class Opaque:
+class Opaque(NamedTuple):
     """What one model wants back unchanged, at this place, and nobody else understands: signed or encrypted
     reasoning. A part of an answer, and the event that brings it.
 
@@ -64,8 +62,7 @@ class ToolCall(NamedTuple):
     raw: str = ""
 
 
-@dataclass(frozen=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """What the model reads about one of its tool calls."""
 
     call_id: str
@@ -77,8 +74,7 @@ class ToolResult:
 Part: TypeAlias = "Text | Thought | Image | Opaque | ToolCall | ToolResult"
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One message of the history. Roles: "user", "assistant", "tool" (parts are ToolResults)."""
 
     role: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import (
@@ -41,15 +40,15 @@ class OutgoingFault(AcpError):
     """A message of ours does not fit the schema: a bug here, raised in strict mode only."""
 
 
-@dataclass
 class _Pending:
     """A request of ours that waits for its answer."""
 
-    method: str
-    done: threading.Event = field(default_factory=threading.Event)
-    response: Response | None = None
-    late: Late | None = None  # set when nobody waits any more
-    closed: bool = False
+    def __init__(self, method: str):
+        self.method = method
+        self.done = threading.Event()
+        self.response: Response | None = None
+        self.late: Late | None = None  # set when nobody waits any more
+        self.closed = False
 
 
 class Connection:

@@ -10,7 +10,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,7 +18,6 @@ from acpserver.cancel import CancelFlag
 from acpserver.errors import ToolError
 from acpserver.tools.base import Action, ToolContext, ToolOutcome
 from acpserver.tools.content import code_content, head_of, shorten
-from acpserver.tools.webtext import html_to_text
 
 if TYPE_CHECKING:
     from acpserver.tools.webpage import Page
@@ -102,10 +100,7 @@ def _fetch_into(
 ) -> None:
     """The thread's work: one answer, whatever happens."""
     try:
-        page = _load_fetch()(url, _SECONDS, abandoned)
-        if "html" in page.kind:  # here, because a badly made page can keep the parser busy
-            page = replace(page, text=html_to_text(page.text))
-        answers.put(page)
+        answers.put(_load_fetch()(url, _SECONDS, abandoned))
     except ToolError as error:
         answers.put(error)
     except Exception as error:  # the top of a thread

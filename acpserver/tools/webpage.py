@@ -14,6 +14,7 @@ from requests.models import PreparedRequest
 from urllib3.exceptions import HTTPError
 
 from acpserver.errors import ToolError
+from acpserver.tools.webtext import html_to_text
 from acpserver.version import __version__
 
 _MAX_BYTES = 1024 * 1024
@@ -74,6 +75,8 @@ def _read(response: requests.Response, deadline: float, abandoned: threading.Eve
     # Without a charset in the header `requests` guesses Latin-1 for text, where pages say UTF-8 today.
     declared = "charset" in response.headers.get("Content-Type", "").lower()
     text = _decode(bytes(data[:_MAX_BYTES]), response.encoding if declared else None)
+    if "html" in kind:  # on this thread, because a badly made page can keep the parser busy
+        text = html_to_text(text)
     return Page(response.url, response.status_code, kind, text, len(data) > _MAX_BYTES)
 
 
