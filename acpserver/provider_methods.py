@@ -6,6 +6,7 @@ Run by the reader: they only touch memory. Headers are secret and are never told
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from acpserver.errors import INVALID_PARAMS, ProviderError, RpcError
@@ -61,7 +62,8 @@ class ProviderMethods:
 
     def _disable(self, call: Call) -> None:
         """An unknown provider is as good as disabled."""
-        self._models.disable(str(call.params.get("providerId")))
+        with contextlib.suppress(KeyError):
+            self._models.disable(str(call.params.get("providerId")))
         call.answer({})
         self._changed()
 

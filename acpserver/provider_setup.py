@@ -36,6 +36,7 @@ class ProviderSetup(NamedTuple):
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()
     open_list: bool = False
+    is_disabled: bool = False  # by the client, for as long as this process lives
 
     def __repr__(self) -> str:
         return f"ProviderSetup({self.name!r}, {self.dialect!r})"
@@ -43,6 +44,8 @@ class ProviderSetup(NamedTuple):
     @property
     def missing(self) -> str:
         """Why it cannot be used, for a person; "" when it can."""
+        if self.is_disabled:
+            return f"The editor has disabled the provider {self.name}"
         if not self.base_url:
             return f"The provider {self.name} has no base URL"
         if self.needs_key and not self.api_key:
@@ -85,7 +88,7 @@ def set_up(
     belongs to an endpoint of the user's own.
     """
     reserved = {*taken, *(str(one["apiKeyEnv"]) for one in given.values() if "apiKeyEnv" in one)}
-    found = [_given(name, one, environ, stored) for name, one in given.items()]
+    found = [_given(name, one, environ, stored, reserved) for name, one in given.items()]
     for provider in KNOWN:
         if provider.name not in given:
             found.append(_known(provider, environ, stored.get(provider.name, ""), reserved))
@@ -98,12 +101,14 @@ def _known(
     """A known provider with what the environment says of it; without a key nobody meant for it."""
     variable = _first_set([name for name in provider.key_variables if name not in reserved], environ)
     url = environ.get(_first_set(provider.url_variables, environ), "").strip()
+    if provider.dialect == "ollama":
+        url = _ollama_url(url)
     key = environ.get(variable, "").strip()
     setup = ProviderSetup(
         provider.name,
         provider.title,
         provider.dialect,
-        (_with_scheme(url) or provider.base_url).rstrip("/"),
+        (url or provider.base_url).rstrip("/"),
         api_key=key or stored,
         key_variable=variable or next(iter(provider.key_variables), ""),
         key_is_stored=bool(stored and not key),
@@ -129,7 +134,11 @@ def _elsewhere(setup: ProviderSetup) -> ProviderSetup:
 
 
 def _given(
-    name: str, one: Mapping[str, Any], environ: Mapping[str, str], stored: Mapping[str, str]
+    name: str,
+    one: Mapping[str, Any],
+    environ: Mapping[str, str],
+    stored: Mapping[str, str],
+    reserved: Iterable[str],
 ) -> ProviderSetup:
     """A provider of config.json; what it leaves out of a known one is as known."""
     base = known(name)
@@ -137,7 +146,7 @@ def _given(
     if base is None:
         setup = ProviderSetup(name, name, "openai", "", stored.get(name, ""), needs_key=bool(variable))
     else:
-        setup = _known(base, environ, stored.get(name, ""), ())
+        setup = _known(base, environ, stored.get(name, ""), reserved)
         if "baseUrl" in one:
             setup = _elsewhere(setup)._replace(needs_key=bool(variable))
         elif not base.key_variables:
@@ -179,11 +188,12 @@ def _first_set(variables: Iterable[str], environ: Mapping[str, str]) -> str:
     return next((name for name in variables if environ.get(name, "").strip()), "")
 
 
-def _with_scheme(url: str) -> str:
+def _ollama_url(host: str) -> str:
     """OLLAMA_HOST is written without a scheme, and as the address to listen on."""
-    if url and "://" not in url:
-        url = f"http://{url}" if ":" in url else f"http://{url}:11434"
-    return url.replace("://0.0.0.0", "://127.0.0.1", 1)
+    if host and "://" not in host:
+        host = f"127.0.0.1{host}" if host.startswith(":") else host
+        host = f"http://{host}" if ":" in host else f"http://{host}:11434"
+    return host.replace("://0.0.0.0", "://127.0.0.1", 1)
 
 
 def choose(providers: Sequence[ProviderSetup], wanted: str) -> tuple[str, str]:

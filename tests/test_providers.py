@@ -86,6 +86,7 @@ def test_the_environment_comes_before_a_stored_key() -> None:
         ("127.0.0.1:11434", "http://127.0.0.1:11434"),
         ("0.0.0.0:5000", "http://127.0.0.1:5000"),
         ("box", "http://box:11434"),
+        (":5000", "http://127.0.0.1:5000"),
         ("https://box/ollama/", "https://box/ollama"),
     ],
 )
@@ -99,6 +100,10 @@ def test_another_address_needs_no_key_and_gets_the_older_dialect() -> None:
     assert only("openai", OPENAI_API_KEY="k").dialect == "openai-responses"
 
 
+def test_an_address_without_a_scheme_is_not_called_in_the_clear() -> None:
+    assert only("openai", OPENAI_BASE_URL="gw.example/v1", OPENAI_API_KEY="k").base_url == "gw.example/v1"
+
+
 def test_a_key_of_an_endpoint_of_ones_own_is_not_given_to_the_vendor() -> None:
     environ = {"ACPSERVER_BASE_URL": "http://127.0.0.1:1/v1", "ACPSERVER_MODEL": "m", "OPENAI_API_KEY": "k"}
     config = load({}, {"ACPSERVER_HOME": "/nowhere", **environ})
@@ -108,6 +113,14 @@ def test_a_key_of_an_endpoint_of_ones_own_is_not_given_to_the_vendor() -> None:
 
 
 # -- config.json --
+
+
+def test_nor_is_it_when_the_configuration_says_more_of_the_vendor() -> None:
+    given = {"openai": {"models": {"gpt-5.5": {"images": False}}}}
+    environ = {"OPENAI_API_KEY": "mine"}
+    assert [one.api_key for one in set_up(given, environ, {}, ["OPENAI_API_KEY"]) if one.api_key] == []
+    meant = {"openai": {"apiKeyEnv": "OPENAI_API_KEY"}}
+    assert set_up(meant, environ, {}, ["OPENAI_API_KEY"])[0].api_key == "mine"
 
 
 def test_a_provider_of_ones_own() -> None:
@@ -247,9 +260,21 @@ def test_a_route_of_the_client_gets_no_key_of_the_user() -> None:
     assert found.headers == (("Authorization", "Bearer gateway"),)
     models.disable("openai")
     assert models.ids == ["offline"] and not models.configured
-    models.disable("nobody")
+    with pytest.raises(KeyError):
+        models.disable("nobody")
     with pytest.raises(KeyError):
         models.route("nobody", "openai", "http://127.0.0.1:1", {})
+
+
+@pytest.mark.parametrize("wanted", ["anthropic/claude-opus-5-5", "claude-opus-5-5", "anthropic/new"])
+def test_the_model_of_a_disabled_provider_is_not_sought_elsewhere(wanted: str) -> None:
+    others = set_up({}, {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, {}, ())
+    models = Models(Config(model=wanted, others=others))
+    assert models.default == f"anthropic/{wanted.removeprefix('anthropic/')}"
+    models.disable("anthropic")
+    assert not models.configured and models.default == "offline"
+    models.disable("openai")
+    assert models.missing == "The editor has disabled the provider anthropic"
 
 
 def test_lists_are_filtered_and_bounded() -> None:

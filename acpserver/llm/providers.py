@@ -40,7 +40,7 @@ class Models:
     def __init__(self, config: Config):
         self._changing = threading.Lock()  # guards what the table is made of, and _http
         self._config = config
-        self._client_set: dict[str, ProviderSetup | None] = {}  # None: disabled
+        self._client_set: dict[str, ProviderSetup] = {}  # what the client has routed or disabled
         self._listed: dict[str, Sequence[str]] = {}  # a provider's own list
         self._http: dict[Endpoint, HttpProvider] = {}
         self._offline = OfflineModel()
@@ -113,8 +113,7 @@ class Models:
         """Reach a provider as the client says, for as long as this process lives. The user's own key is not
         sent there. Raises `KeyError` for an unknown provider."""
         with self._changing:
-            before = {one.name: one for one in self._config.providers}[name]
-            self._client_set[name] = before._replace(
+            self._client_set[name] = self._configured(name)._replace(
                 dialect=dialect,
                 base_url=base_url,
                 headers=tuple(headers.items()),
@@ -124,9 +123,9 @@ class Models:
             self._table = self._made()
 
     def disable(self, name: str) -> None:
-        """Use a provider no more, for as long as this process lives."""
+        """Use a provider no more, for as long as this process lives. Raises `KeyError` for an unknown one."""
         with self._changing:
-            self._client_set[name] = None
+            self._client_set[name] = self._configured(name)._replace(is_disabled=True)
             self._table = self._made()
 
     def take_lists(self, listed: Mapping[str, Sequence[str]]) -> bool:
@@ -136,6 +135,9 @@ class Models:
             self._listed.update(listed)
             self._table = self._made()
             return list(before) != list(self._table.names)
+
+    def _configured(self, name: str) -> ProviderSetup:
+        return {one.name: one for one in self._config.providers}[name]
 
     def _find(self, model: str) -> tuple[ProviderSetup | None, str]:
         """The usable provider of a model, and its name there."""
@@ -151,8 +153,8 @@ class Models:
     def _made(self) -> _Table:
         """The table, from what it is made of; `ids` follows it."""
         setups = [self._client_set.get(one.name, one) for one in self._config.providers]
-        found = [one for one in setups if one is not None and not one.missing]
-        default, missing = provider_setup.choose([one for one in setups if one], self._config.model)
+        found = [one for one in setups if not one.missing]
+        default, missing = provider_setup.choose(setups, self._config.model)
         names: dict[str, str] = {}
         for one in found:
             listed = [name for name in self._listed.get(one.name, ()) if one.chats(name)][:MOST_LISTED]
