@@ -18,7 +18,7 @@ from acpserver.processes import Child, Children
 from acpserver.rpc.call import Call
 from acpserver.rpc.connection import Connection
 from acpserver.rpc.rules import MCP
-from acpserver.tools.base import EXECUTE, Action, Content, Tool, ToolContext, ToolOutcome
+from acpserver.tools.base import EXECUTE, Action, Content, ForeignSchema, Tool, ToolContext, ToolOutcome
 from acpserver.tools.content import text_content
 from acpserver.transports.stdio import LineReader, LineWriter
 from acpserver.version import __version__
@@ -156,7 +156,8 @@ class McpTool:
         self.name = re.sub(r"[^A-Za-z0-9_-]", "_", f"mcp__{server.name}__{self._tool}")[:LONGEST_NAME]
         self.description = str(listed.get("description") or listed.get("title") or self._tool)
         schema = listed.get("inputSchema")
-        self.parameters: dict[str, object] = schema if isinstance(schema, dict) else {"type": "object"}
+        given = schema if isinstance(schema, dict) else {"type": "object"}
+        self.parameters: dict[str, object] = ForeignSchema(given)
 
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
         """What the tool does is unknown here, so the user is always asked."""

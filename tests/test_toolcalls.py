@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from acpserver.cancel import CancelFlag
 from acpserver.llm.types import Finish, TextDelta, ToolCall, ToolResult
+from acpserver.mcp import McpTool
 from acpserver.tools.base import ToolOutcome
 from tests.fakes.editor import Editor
 from tests.fakes.inside import FakeTool, Inside, Script
@@ -122,20 +124,39 @@ def test_a_question_reaches_a_client_that_can_show_it(tmp_path: Path) -> None:
     assert result(played).text == "the user said blue"
 
 
-BAD_SCHEMAS: list[Any] = [{"type": "nonsense"}, {"pattern": "("}, {"$ref": "#/$defs/none"}, {"allOf": 7}]
+FOREIGN_SCHEMAS: list[Any] = [
+    {"type": "nonsense"},
+    {"pattern": "("},
+    {"pattern": "(a+)+$"},  # takes years
+    {"$ref": "#/$defs/none"},
+    {"$ref": "http://127.0.0.1:9/schema.json"},
+    {"$ref": "#"},
+    {"allOf": 7},
+]
 
 
-@pytest.mark.parametrize("schema", BAD_SCHEMAS, ids=str)
-def test_a_tool_with_a_broken_schema_fails_alone(tmp_path: Path, schema: dict[str, object]) -> None:
-    """MCP servers bring their own schemas."""
-    played = Script([ToolCall("c1", "tool", {"n": "x"}), Finish("tool_calls")], LAST)
-    tool = FakeTool("tool", parameters={"type": "object", "properties": {"n": schema}})
+class Answering:
+    """An MCP server that answers every call."""
+
+    name = "s"
+
+    def call(self, tool: str, arguments: dict[str, object], cancel: CancelFlag) -> dict[str, object]:
+        return {"content": [{"type": "text", "text": f"{tool} got {arguments}"}]}
+
+
+@pytest.mark.parametrize("schema", FOREIGN_SCHEMAS, ids=str)
+def test_the_schema_of_an_mcp_tool_is_not_run_here(tmp_path: Path, schema: dict[str, object]) -> None:
+    """Its server checks the arguments."""
+    given = {"n": "a" * 60 + "b"}
+    listed = {"name": "t", "inputSchema": {"type": "object", "properties": {"n": schema}, "required": 5}}
+    played = Script([ToolCall("c1", "mcp__s__t", given), Finish("tool_calls")], LAST)
+    tool: Any = McpTool(Answering(), listed)  # type: ignore[arg-type]
     with Editor(run=Inside(tmp_path, played, tool).run) as editor:
         editor.initialize()
         turn = editor.prompt(editor.new_session(tmp_path), "go")
         assert turn.wait() == "end_turn"
-        assert turn.statuses("c1")[-1] == "failed"
-    assert result(played).text.startswith("The tool failed: ")
+        assert turn.statuses("c1")[-1] == "completed"
+    assert result(played).text == f"t got {given}"
 
 
 def test_a_huge_result_stays_within_the_line_limit(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from acpserver.tools.base import READ
 from acpserver.tools.builtin import builtin_tools
 from acpserver.tools.files import ReadFile
 from acpserver.tools.plan import Plan
-from tests.fakes.inside import FakeTool
 from tests.fakes.tool_context import Surroundings
 
 
@@ -68,16 +67,6 @@ def test_every_fault_of_the_arguments_is_named_without_quoting_all_of_them() -> 
     assert "'path' is a required property" in text and "line: " in text and "'file' was unexpected" in text
     assert "Arguments: path, line (optional), limit (optional)." in text
     assert len(text) < 1500
-
-
-def test_a_reference_in_a_schema_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched: list[object] = []
-    monkeypatch.setattr("urllib.request.urlopen", lambda *args, **options: fetched.append(args))
-    reference = {"$ref": "http://127.0.0.1:9/schema.json"}
-    tool = FakeTool("tool", parameters={"type": "object", "properties": {"n": reference}})
-    with pytest.raises(Exception, match="Unresolvable"):
-        check_arguments(tool, {"n": 1})
-    assert fetched == []
 
 
 def test_null_stands_for_an_optional_argument_but_not_for_a_needed_one() -> None:

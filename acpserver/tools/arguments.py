@@ -9,10 +9,9 @@ from weakref import WeakKeyDictionary
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from referencing.jsonschema import EMPTY_REGISTRY  # jsonschema's own way to look up references
 
 from acpserver.errors import ToolError
-from acpserver.tools.base import Tool
+from acpserver.tools.base import ForeignSchema, Tool
 
 _FAULTS_TOLD = 5
 _validators: WeakKeyDictionary[Tool, Draft202012Validator] = WeakKeyDictionary()
@@ -21,8 +20,9 @@ _validators: WeakKeyDictionary[Tool, Draft202012Validator] = WeakKeyDictionary()
 
 def check_arguments(tool: Tool, arguments: dict[str, object]) -> None:
     """Raise `ToolError` naming every fault. Null is right for an optional argument: several models write
-    it for one that they leave out. A schema that is none, as an MCP server may give one, raises whatever
-    jsonschema makes of it."""
+    it for one that they leave out. Arguments of an MCP server's tool are for that server to check."""
+    if isinstance(tool.parameters, ForeignSchema):
+        return
     required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
     given = {key: value for key, value in arguments.items() if value is not None or key in needed}
@@ -33,11 +33,10 @@ def check_arguments(tool: Tool, arguments: dict[str, object]) -> None:
 
 
 def _validator(tool: Tool) -> Draft202012Validator:
-    """The validator of this tool object, made once. It fetches nothing: left to itself, jsonschema would
-    load whatever address a reference in an MCP server's schema names."""
+    """The validator of this tool object, made once."""
     validator = _validators.get(tool)
     if validator is None:
-        validator = Draft202012Validator(tool.parameters, registry=EMPTY_REGISTRY)
+        validator = Draft202012Validator(tool.parameters)
         _validators[tool] = validator
     return validator
 

@@ -21,6 +21,12 @@ EXECUTE = "execute"  # runs programs: can do anything
 Content = dict[str, object]
 """One ACP ToolCallContent object: {"type": "content" | "diff" | "terminal", ...}."""
 
+
+class ForeignSchema(dict[str, object]):
+    """A JSON Schema that somebody else wrote: told to the model, and never run here. It may be no schema at
+    all, name an address to be fetched, or hold an expression that takes for ever."""
+
+
 Ask = Callable[[str], "str | None"]
 """Put one question to the user; None when the client has no way to show it or the user declined."""
 
@@ -144,6 +150,6 @@ class Tool(Protocol):
     kind: str  # ACP ToolKind
 
     def prepare(self, arguments: dict[str, object], context: ToolContext) -> Action:
-        """Check arguments that already fit `parameters`, without effect.
+        """Check arguments that already fit `parameters` unless that is a `ForeignSchema`, without effect.
 
         Raises `ToolError` with a text that tells the model how to call it right."""
