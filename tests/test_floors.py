@@ -48,6 +48,7 @@ ROOMS = """
     llm.faults
     llm.wire
     llm.assembly
+    llm.names
     llm.pairing
     llm.fields
     llm.answer

@@ -8,9 +8,9 @@ import pytest
 
 from acpserver.llm.faults import Faults
 from acpserver.llm.listing import details_of
+from acpserver.llm.names import fit_name
 from acpserver.llm.openai import OpenAi
 from acpserver.llm.openai_servers import SERVERS, server_at
-from acpserver.llm.pairing import fit_name
 from acpserver.llm.sse import Item
 from acpserver.llm.types import (
     Endpoint,

@@ -14,7 +14,8 @@ from acpserver.llm import fields, listing
 from acpserver.llm.anthropic_answer import AnthropicParser
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
-from acpserver.llm.pairing import fit_id, fit_name, history_for
+from acpserver.llm.names import fit_id, fit_name
+from acpserver.llm.pairing import history_for
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import (
     Endpoint,

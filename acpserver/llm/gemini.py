@@ -13,7 +13,8 @@ from acpserver.llm import fields, listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
 from acpserver.llm.gemini_answer import GeminiParser
-from acpserver.llm.pairing import fit_name, history_for, turn_start
+from acpserver.llm.names import fit_name
+from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
 from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post

@@ -13,8 +13,9 @@ from acpserver.llm import fields, listing
 from acpserver.llm.answer import AnswerParser
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
+from acpserver.llm.names import fit_name
 from acpserver.llm.ndjson import NdjsonDecoder
-from acpserver.llm.pairing import fit_name, history_for, turn_start
+from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.types import (
     Endpoint,
     Image,

@@ -11,9 +11,10 @@ from acpserver import jsontext
 from acpserver.llm import listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
+from acpserver.llm.names import fit_id, fit_name
 from acpserver.llm.openai_answer import OpenAiParser
 from acpserver.llm.openai_servers import Server, server_at
-from acpserver.llm.pairing import fit_id, fit_name, history_for, turn_start
+from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
 from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post

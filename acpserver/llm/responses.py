@@ -12,8 +12,9 @@ from acpserver import jsontext
 from acpserver.llm import listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
+from acpserver.llm.names import fit_id, fit_name
 from acpserver.llm.openai_servers import server_at
-from acpserver.llm.pairing import fit_id, fit_name, history_for
+from acpserver.llm.pairing import history_for
 from acpserver.llm.responses_answer import ResponsesParser
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import (
