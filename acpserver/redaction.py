@@ -14,9 +14,7 @@ from acpserver import jsontext
 
 HIDDEN = "***"
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
-SHORTEST = 3  # characters; hiding anything shorter would only garble the text
-
-
+SHORTEST = 8  # characters; a shorter "key" is a word such as "none", found in every message
 LONG = 16  # characters; a shorter "key", as local servers have it, may well be a word that is meant
 
 
@@ -81,6 +79,6 @@ def _forms(secret: str) -> set[str]:
         encoded = base64.b64encode(bytes(shift) + data).decode("ascii")
         # The first and the last characters depend on what stands around the secret.
         inner = encoded[(0, 2, 3)[shift] :].rstrip("=")[: -1 if (len(data) + shift) % 3 else None]
-        if len(inner) > 2 * SHORTEST:
+        if len(inner) >= SHORTEST:
             forms |= {inner, inner.replace("+", "-").replace("/", "_")}
     return forms

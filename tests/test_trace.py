@@ -57,16 +57,24 @@ def test_lone_surrogates_and_line_separators_keep_the_trace_one_line_each(file: 
 
 
 def test_secrets_are_hidden_wherever_they_stand(file: Path) -> None:
-    trace = Trace(str(file), ["k3y", 'a"b\u00e4', ""])
-    trace.incoming(b'{"params":{"x":"my k3y","y":"a\\"b\xc3\xa4"}}')
-    trace.incoming(b"no json with k3y")
-    trace.outgoing(b'{"result":"k3yk3y"}\n')
+    trace = Trace(str(file), ["my-k3y-1", 'a"b\u00e4cdefg', ""])
+    trace.incoming(b'{"params":{"x":"my my-k3y-1","y":"a\\"b\xc3\xa4cdefg"}}')
+    trace.incoming(b"no json with my-k3y-1")
+    trace.outgoing(b'{"result":"my-k3y-1my-k3y-1"}\n')
     trace.close()
     assert [e.get("message") or e.get("text") for e in entries(file)] == [
         {"params": {"x": "my ***", "y": "***"}},
         "no json with ***",
         {"result": "******"},
     ]
+
+
+def test_a_short_key_does_not_garble_the_trace(file: Path) -> None:
+    """Keys of local servers are often a word such as "none" or "x"."""
+    trace = Trace(str(file), ["x", "text"])
+    trace.incoming(b'{"params":{"type":"text","text":"x"}}')
+    trace.close()
+    assert entries(file)[0]["message"] == {"params": {"type": "text", "text": "x"}}
 
 
 def test_environment_and_headers_of_mcp_servers_are_hidden(file: Path) -> None:

@@ -20,7 +20,6 @@ from acpserver.redaction import Secrets
 MAX_TEXT = 480  # characters of a whole error text
 _MAX_WORDS = 240  # characters of it that may be the server's own
 _SECRET_NAME = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
-_SHORTEST_SECRET = 4  # hiding anything shorter would only garble the text
 
 _MEANING = {
     401: " (the credentials were refused)",
@@ -28,6 +27,7 @@ _MEANING = {
     404: " (not found)",
     429: " (the rate limit is reached)",
 }
+
 
 class Fault(ProviderError):
     """A failed model call: `brief` says what happened, the text of the error also what to do."""
@@ -160,4 +160,4 @@ def _secrets(endpoint: Endpoint) -> Secrets:
         plain += [value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name)]
     except ValueError:
         plain.append(endpoint.base_url)
-    return Secrets(text.strip() for text in plain if len(text.strip()) >= _SHORTEST_SECRET)
+    return Secrets(text.strip() for text in plain)
