@@ -447,6 +447,13 @@ def test_usage_is_the_last_one_given_with_its_parts() -> None:
     assert events == [TextDelta("a"), Usage(9, 7, cached_tokens=4, thought_tokens=5), Finish("stop")]
 
 
+@pytest.mark.parametrize("absurd", [-1, 2**53 + 1, 10**4000, 1e300])
+def test_a_count_that_cannot_be_one_is_left_out(absurd: float) -> None:
+    """Clients would not be able to read the number."""
+    used = {"choices": [], "usage": {"prompt_tokens": absurd, "completion_tokens": 2**53}}
+    assert parse(delta("stop"), used)[-2:] == [Usage(0, 2**53), Finish("stop")]
+
+
 def test_without_usage_there_is_no_usage_event() -> None:
     zero = {"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 0}}
     odd = {

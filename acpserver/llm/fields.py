@@ -9,10 +9,14 @@ def text(value: object, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+MOST = 2**53
+"""The largest count that is believed: the integers up to here are exact in every JSON parser."""
+
+
 def count(value: object, key: str) -> int:
-    """The positive number in `value[key]`, or 0."""
+    """The positive number in `value[key]`, or 0 when there is none up to `MOST`."""
     found = value.get(key) if isinstance(value, dict) else None
-    if isinstance(found, (int, float)) and not isinstance(found, bool) and found > 0:
+    if isinstance(found, (int, float)) and not isinstance(found, bool) and 0 < found <= MOST:
         return int(found)
     return 0
 
