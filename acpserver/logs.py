@@ -58,7 +58,8 @@ def set_up(level: str, path: str, secrets: Iterable[str] | Secrets) -> None:
     handler.addFilter(SecretFilter(secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
+    # What libraries warn of, some with a traceback, is told in our own words where it matters.
+    root.setLevel(logging.WARNING if level.lower() == "debug" else logging.CRITICAL)
     logging.getLogger("acpserver").setLevel(level.upper())
     logging.captureWarnings(True)
     logging.raiseExceptions = False
