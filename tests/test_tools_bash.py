@@ -236,3 +236,18 @@ def test_bad_arguments_are_told(bash: Bash, here: Surroundings, arguments: dict[
 def test_a_folder_that_is_gone_is_a_tool_error(bash: Bash, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="Cannot start"):
         Surroundings(tmp_path / "gone").call(bash, command="true")
+
+
+def test_a_command_whose_output_nobody_can_read_is_ended(
+    bash: Bash, here: Surroundings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The system may have no thread left for it."""
+
+    def no_thread(*_args: object, **_options: object) -> None:
+        wait_for(tmp_path / "pid")
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("acpserver.tools.pump.threading.Thread", no_thread)
+    with pytest.raises(ToolError, match="can't start new thread"):
+        here.call(bash, command="echo $$ > pid; exec sleep 60")
+    assert gone(wait_for(tmp_path / "pid"))

@@ -87,7 +87,7 @@ class Bash:
         if context.terminals is not None:
             return run_in_terminal(argv, timeout, context.terminals, context)
         child = self._children.start(argv, context.cwd, env={"TERM": "dumb"})
-        pump = OutputPump(child.popen)
+        pump = OutputPump.of(child)
         output = Output()
         try:
             with context.cancel.waking(pump.wake):

@@ -11,6 +11,9 @@ import subprocess
 import threading
 from typing import IO
 
+from acpserver.errors import ToolError
+from acpserver.processes import Child
+
 log = logging.getLogger(__name__)
 
 
@@ -24,6 +27,7 @@ class OutputPump:
     _ROOM = 1 << 20  # bytes waiting before reading stops, and with it the child's writing
 
     def __init__(self, popen: subprocess.Popen[bytes]):
+        """Raises `RuntimeError` when the system gives no more threads."""
         assert popen.stdout is not None, "the child was started without an output pipe"
         self._stream: IO[bytes] = popen.stdout
         self._changed = threading.Condition()  # guards everything below
@@ -32,6 +36,15 @@ class OutputPump:
         self._woken = False
         self._discarding = False
         threading.Thread(target=self._run, name="command output", daemon=True).start()
+
+    @classmethod
+    def of(cls, child: Child) -> OutputPump:
+        """The pump of this child. Raises `ToolError`, and ends the child, when there is no thread for it."""
+        try:
+            return cls(child.popen)
+        except RuntimeError as error:
+            child.end(0)
+            raise ToolError(f"The output of the command cannot be read: {error}") from None
 
     def read(self, timeout: float) -> bytes | None:
         """What has come, b"" at the end, None after `timeout` seconds or when woken."""

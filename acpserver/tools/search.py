@@ -124,7 +124,7 @@ class Grep:
         module = "acpserver.tools.grepworker"
         command = python_command(module, "main", pattern, top, only, shown_top, str(_MAX_FOUND))
         child = self._children.start(command, context.cwd)
-        pump = OutputPump(child.popen)
+        pump = OutputPump.of(child)
         try:
             with context.cancel.waking(pump.wake):
                 text = _read_all(pump, context)
