@@ -26,7 +26,7 @@ _BOOT = (
     "from {module} import {function}; {function}(*sys.argv[1:])"
 )
 _ENDING = "The server is ending and starts no more programs."
-_GUARD_EXIT = 2.0  # seconds the guard may take to end what is left
+_GUARD_EXIT = 0.3  # seconds; by then nothing is left, and a stopped guard must not delay the end
 
 
 def python_command(module: str, function: str, *arguments: str) -> list[str]:
@@ -176,22 +176,25 @@ class Children:
                 self._tell(f"-{group}")
 
     def _need_guard(self) -> None:
-        """Start the guard, or start it again if it died. Under the lock."""
+        """Start the guard, or start it again if it died. Under the lock. Raises `ToolError`."""
         if self._guard is not None and self._guard.poll() is None:
             return
         command = python_command("acpserver.guard", "watch", f"{self._token}:")
-        self._guard = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd=os.sep,
-            # Without a marker: when this server runs under another one, the guard of that one would end
-            # this guard before it has done its work.
-            env=self._environment(),
-            **system.new_group(),
-        )  # type: ignore[call-overload]
+        try:
+            self._guard = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd=os.sep,
+                # Without a marker: when this server runs under another one, the guard of that one would end
+                # this guard before it has done its work.
+                env=self._environment(),
+                **system.new_group(),
+            )  # type: ignore[call-overload]
+        except OSError as error:
+            raise ToolError(f"Programs cannot be started now: {error}") from None
         for group in self._running:
             self._tell(f"+{group}")
         for group in self._headless:

@@ -262,3 +262,24 @@ def test_fifty_children_leave_no_zombie_and_no_descriptor(children: Children) ->
     mine = psutil.Process().children()
     assert [process.pid for process in mine if process.status() == psutil.STATUS_ZOMBIE] == []
     assert psutil.Process().num_fds() <= before
+
+
+def test_without_a_guard_nothing_is_started(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that may open no more files cannot start one."""
+
+    def fail(*_args: object, **_options: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("acpserver.processes.subprocess.Popen", fail)
+    with pytest.raises(ToolError, match="cannot be started now: .*Too many open files"):
+        start(children, "echo 1")
+
+
+def test_a_stopped_guard_does_not_delay_the_end(children: Children) -> None:
+    start(children, "echo 1; exec sleep 60")
+    guard = guard_of(children)
+    os.kill(guard.pid, signal.SIGSTOP)
+    started = time.monotonic()
+    children.close()
+    assert time.monotonic() - started < 1.5
+    assert guard.poll() == -9
