@@ -60,11 +60,14 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, screens: Screens, **arguments: object) -> Iterator[Stage]:
-    """The turn on its way."""
+def stage(
+    folder: Path, screens: Screens, settings: dict[str, Any] | None = None, **arguments: object
+) -> Iterator[Stage]:
+    """The turn on its way; `settings` are the server's."""
     call = ToolCall("c1", "bash", {"command": "make all", **arguments})
     played = Script([call, Finish("tool_calls")], LAST, LAST)
-    with Editor(run=Inside(folder / "home", played).run, answers=screens.answers) as editor:
+    inside = Inside(folder / "home", played, **(settings or {}))
+    with Editor(run=inside.run, answers=screens.answers) as editor:
         editor.initialize(TERMINAL)
         yield Stage(editor, played, screens, editor.new_session(folder))
 
@@ -222,6 +225,12 @@ def test_a_cancel_kills_tells_what_was_said_and_releases(tmp_path: Path) -> None
         assert screens.story == ["create", "wait_for_exit", "kill", "output", "release"]
         assert at.editor.prompt(at.turn.session, "go on").wait() == "end_turn"
     assert at.told.text == "so far\n[cancelled by the user, and ended]" and at.told.is_error
+
+
+def test_a_cancel_in_the_last_step_is_still_a_cancel(tmp_path: Path) -> None:
+    with stage(tmp_path, Screens(exit=None), {"max_steps": 1}) as at:
+        at.editor.wait_request("terminal/wait_for_exit")
+        assert at.cancel() < 0.2
 
 
 @pytest.mark.parametrize("also", ["", "kill", "release"])
