@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterator
 
 from acpserver import jsontext
+from acpserver.redaction import HIDDEN
 from acpserver.validate.findings import AGENT, CLIENT, Entry
 from acpserver.validate.state import Answer, Breach, Call, Mark, World, objects, text
 
-_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"key(?!board)|token(?!izer)|secret|passw|auth(?!or(?!iz))|credential|cookie", re.I)
+_NO_SECRET = re.compile(r"[/~.\\]|[A-Za-z]:[/\\]|\w+://[^@]*$")
+"""Where a secret lies rather than what it is: a path, or an address without a user in it."""
 _KEY = re.compile(r"\b(sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{30,}|xox[bp]-[A-Za-z0-9-]{20,})")
 _SHORTEST = 8  # characters of a secret; shorter ones would be found everywhere
 _MOST_SECRETS = 100
@@ -23,27 +26,37 @@ class Secrets:
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
+        """Each as it is and as it stands in JSON, with the line that told it."""
 
     def learn(self, call: Call) -> None:
         """Take note of the secrets in the client's request."""
         for server in objects(call.params, "mcpServers"):
             for pair in (*objects(server, "env"), *objects(server, "headers")):
                 value = text(pair, "value")
-                if len(value) >= _SHORTEST and _SECRET_NAME.search(text(pair, "name")):
+                is_secret = _SECRET_NAME.search(text(pair, "name")) and not _NO_SECRET.match(value)
+                if is_secret and len(value) >= _SHORTEST:
                     if len(self._known) < _MOST_SECRETS:
-                        self._known[value] = call.mark.line
+                        forms = (value, jsontext.dumps(value)[1:-1])
+                        self._known.update(dict.fromkeys(forms, call.mark.line))
 
     def look(self, entry: Entry) -> Iterator[Breach]:
         """Is there a secret in what the agent sends?"""
         if entry.sender != AGENT:
             return
         for secret, line in self._known.items():
-            if jsontext.dumps(secret)[1:-1] in entry.text or secret in entry.text:
+            if secret in entry.text:
                 reason = "the value of a variable or header of an MCP server"
                 yield Breach("A5", AGENT, "", f"a secret on the wire: {reason}", related=line)
                 return
         if '"error"' in entry.text and _KEY.search(entry.text):
             yield Breach("A5", AGENT, "error", "a secret on the wire: this looks like an API key")
+
+    def hidden(self, entry: Entry) -> Entry:
+        """The message as reports may quote it, once `look` has found something in it."""
+        shown = _KEY.sub(HIDDEN, entry.text)
+        for secret in self._known:
+            shown = shown.replace(secret, HIDDEN)
+        return entry._replace(text=shown)
 
 
 class Errors:

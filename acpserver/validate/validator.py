@@ -9,9 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from acpserver import jsontext
 from acpserver.rpc import legacy
+from acpserver.transports.trace import without_secrets
 from acpserver.validate.envelope import ANSWER, CALL, Envelope, open_envelope
-from acpserver.validate.findings import AGENT, CLIENT, ERROR, INFO, MAX_EXCERPT, WARNING, Entry, Finding
+from acpserver.validate.findings import (
+    AGENT,
+    CLIENT,
+    ERROR,
+    INFO,
+    MAX_EXCERPT,
+    MAX_TEXT,
+    WARNING,
+    Entry,
+    Finding,
+)  # fmt: skip
 from acpserver.validate.hints import for_method
 from acpserver.validate.rules import RULES
 from acpserver.validate.schemas import Judge
@@ -49,7 +61,9 @@ class Validator:
         """Judge the next message: the findings that it completes."""
         opened = open_envelope(entry)
         ended = self._ended(entry, opened)
-        mark = Mark(entry.line, entry.time, entry.text[:MAX_EXCERPT])
+        leaks = list(self._secrets.look(entry))
+        quoted = self._secrets.hidden(quotable(entry)) if leaks else quotable(entry)
+        mark = Mark(entry.line, entry.time, quoted.text[:MAX_EXCERPT])
         self._end, self.label, self.answers = mark, "", None
         found = list(opened.breaches)
         if opened.kind == CALL:
@@ -60,8 +74,8 @@ class Validator:
             self._requests.broken(entry.sender, opened, mark)
             for watcher in self._watchers:
                 watcher.disturbed(entry.sender)
-        found += self._secrets.look(entry)
-        return [*ended, *(self._place(breach, entry, mark) for breach in found)]
+        found += leaks
+        return [*ended, *(self._place(breach, quoted, mark) for breach in found)]
 
     def _ended(self, entry: Entry, opened: Envelope) -> list[Finding]:
         """The end of a connection that shows only in the beginning of another: an `initialize` with the id of
@@ -189,6 +203,12 @@ def _old_names(side: str, given: dict[str, object], meant: dict[str, object]) ->
         if name not in meant:
             now = "sessionId" if name == "session_id" else "prompt"
             yield Breach("L2", side, f"params.{name}", f'"{name}" is an old name of {now}', WARNING)
+
+
+def quotable(entry: Entry) -> Entry:
+    """The message as reports may quote it: with the values of `env` and `headers` hidden, as in a trace."""
+    shown = without_secrets(entry.message)
+    return entry if shown is entry.message else entry._replace(text=jsontext.dumps(shown)[:MAX_TEXT])
 
 
 def excerpt_of(entry: Entry, path: str) -> str:
