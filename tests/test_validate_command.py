@@ -214,3 +214,33 @@ def test_an_official_schema_file(faulty: Path, capsys: Any) -> None:
     findings = json.loads(capsys.readouterr().out)["files"][0]["findings"]
     told = {(one["rule"], one["path"]) for one in findings if one["level"] != "info"}
     assert told == {("P3", "result.stopReason"), ("forgiven", "params.update.kind")}
+
+
+SECRET = "Bearer abcdef123456"
+
+
+@pytest.mark.parametrize(
+    "headers", [[{"name": "Authorization", "value": SECRET}], {"Authorization": SECRET}, [SECRET]]
+)
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_secrets_are_not_quoted(headers: Any, output: str, tmp_path: Path, capsys: Any) -> None:
+    talk = opened().set("new", "params.cwd", "p")
+    server = {"type": "http", "name": "m", "url": "https://m.invalid/", "headers": headers}
+    talk.set("new", "params.mcpServers", [server])
+    talk.update("leak", "agent_message_chunk", content={"type": "text", "text": SECRET})
+    if not (isinstance(headers, list) and isinstance(headers[0], dict)):
+        talk.drop("leak")  # of what does not fit nobody knows what is secret
+    assert main(["--output", output, str(recorded(tmp_path / "x.jsonl", talk))]) == 1
+    out = capsys.readouterr().out
+    assert "mcpServers" in out and "abcdef" not in out
+
+
+def test_what_a_terminal_would_obey_is_not_printed(tmp_path: Path) -> None:
+    talk = opened().client("x", id=7, method="a\x1b[31m\nb\ud800", params={})
+    path = recorded(tmp_path / "x.jsonl", talk)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "acpserver.validate.command", "--stats", str(path)]
+    done = subprocess.run(command, capture_output=True, env=env, timeout=30)
+    assert done.returncode == 1, done.stderr
+    assert b"a?[31m?b? (id 7) was never answered" in done.stdout
+    assert b"\x1b" not in done.stdout

@@ -6,6 +6,7 @@ Runs on the main thread. The exit status is 0 without faults, 1 with some, 2 whe
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections import deque
@@ -44,6 +45,8 @@ Exit status: 0 no faults, 1 faults, 2 could not run.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # recordings hold what the terminal's encoding may not have
+        sys.stdout.reconfigure(errors="backslashreplace")
     commands = {"probe": _probe, "message": _message, "rules": _rules}  # `run` is the door's
     try:
         if given and given[0] in commands:
