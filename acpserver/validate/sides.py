@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from acpserver import jsontext
 from acpserver.rpc import legacy
-from acpserver.rpc.definitions import methods
+from acpserver.rpc.definitions import Method, definitions, methods
 from acpserver.validate.findings import AGENT, CLIENT, Entry, other
 
 OUT, IN = "out", "in"  # as the one sees it who wrote the log; which side that is shows later
@@ -37,14 +37,15 @@ class _Sides:
     def __init__(self) -> None:
         self.outward = ""
         """The side whose log it is, once a call has shown it."""
-        self._open: dict[str, deque[str]] = {}
+        self._open: dict[str, deque[_Asked]] = {}
+        """Requests without an answer by the JSON text of the id, the oldest first."""
 
     def of_call(self, message: object) -> str:
         """The side that may send this call; "" for one that either side may send."""
         method = message.get("method") if isinstance(message, dict) else None
         if not isinstance(method, str):
             return ""
-        known = methods().get(legacy.METHODS.get(method, method))
+        known = _method(method)
         return "" if known is None or known.receiver == "both" else other(known.receiver)
 
     def guess(self, message: object, problem: str) -> str:
@@ -56,25 +57,46 @@ class _Sides:
             side = self.of_call(message) or CLIENT
             if message.get("method") == "$/cancel_request" and isinstance(message.get("params"), dict):
                 wanted = jsontext.dumps(message["params"].get("requestId"))
-                side = next(iter(self._open.get(wanted, ())), CLIENT)
+                side = next((asked.side for asked in self._open.get(wanted, ())), CLIENT)
             elif "id" in message:
-                self._open.setdefault(request_id, deque()).append(side)
+                request = _Asked(side, str(message["method"]))
+                self._open.setdefault(request_id, deque()).append(request)
             return side
         asked = self._open.get(request_id)
         if not asked:
             return AGENT
-        side = self._asker(asked, message)
-        asked.remove(side)
+        request = _answered(asked, message) if len({one.side for one in asked}) > 1 else asked[0]
+        asked.remove(request)
         if not asked:
             del self._open[request_id]
-        return other(side)
+        return other(request.side)
 
-    def _asker(self, asked: deque[str], message: dict[str, object]) -> str:
-        """Who asked what this answers, when both sides use the same id."""
-        result = message.get("result")
-        if CLIENT in asked and AGENT in asked and isinstance(result, dict):
-            return AGENT if {"outcome", "terminalId", "output", "exitCode"} & set(result) else CLIENT
-        return asked[0]
+
+class _Asked(NamedTuple):
+    """A request without an answer."""
+
+    side: str
+    method: str
+
+
+def _answered(asked: Iterable[_Asked], message: dict[str, object]) -> _Asked:
+    """Which request this answers, when both sides use the same id: the one whose result must have the most
+    of the fields that are there. If that does not tell, the youngest, since the agent asks within a turn."""
+    result = message.get("result")
+    fields = set(result) if isinstance(result, dict) else set()
+
+    def likeness(request: _Asked) -> int:
+        known = _method(request.method)
+        needed = definitions()[known.result].get("required", ()) if known and known.result else ()
+        if "error" in message or known is None:
+            return 0
+        return len(needed) if fields.issuperset(needed) else -1
+
+    return max(reversed(tuple(asked)), key=likeness)
+
+
+def _method(name: str) -> Method | None:
+    return methods().get(legacy.METHODS.get(name, name))
 
 
 def with_sides(raws: Iterable[Raw]) -> Iterator[Entry]:

@@ -29,6 +29,7 @@ _BLOCK_NEEDS = {"image": "image", "audio": "audio", "resource": "embeddedContext
 _PLAIN = ("text", "resource_link")
 _CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
 _SLOW_SECONDS = 2.0  # to handle a request beside a running turn
+_AT_ONCE_SECONDS = 0.5  # after the turn's end: what is answered later was slow by itself
 _MAY_WAIT = ("session/prompt", "session/close", "session/delete", "session/load", "session/fork")
 _HERE = "params.update"
 
@@ -38,6 +39,8 @@ class Turns:
 
     def __init__(self, world: World):
         self._world = world
+        self._running: dict[int, Turn] = {}
+        """Open turns of all sessions by the order of their prompts, the oldest first."""
         self._beside: dict[int, Turn] = {}
         """Requests of the client (by order) that came while this turn ran."""
         self._unasked: list[Breach] = []
@@ -50,7 +53,7 @@ class Turns:
             yield from self._unasked
             self._unasked.clear()
         if call.side == CLIENT and call.is_request and call.method not in _MAY_WAIT:
-            running = next((one.turn for one in self._world.sessions.values() if one.turn), None)
+            running = next(iter(self._running.values()), None)
             if running:
                 self._beside[call.order] = running
         if session is None:
@@ -67,7 +70,8 @@ class Turns:
                 reason = f"{text(block, 'type')} needs promptCapabilities.{needed}, which was not announced"
                 yield Breach("P1", CLIENT, f"params.prompt[{index}].type", reason)
         if call.is_request:
-            session.turns.append(Turn(call))
+            turn = self._running[call.order] = Turn(call)
+            session.turns.append(turn)
             session.turn_count += 1
 
     def _updated(self, session: Session, call: Call) -> Iterator[Breach]:
@@ -98,16 +102,18 @@ class Turns:
         call = answer.call
         beside = self._beside.pop(call.order, None)
         if beside is not None and beside.ended is not None:
-            waited = since(call.mark.time, answer.mark.time)
-            if waited is not None and waited >= _SLOW_SECONDS:
+            waited = since(call.mark.time, answer.mark.time) or 0.0
+            after = since(beside.ended.time, answer.mark.time) or 0.0
+            if waited >= _SLOW_SECONDS and after <= _AT_ONCE_SECONDS:
                 reason = f"{call.method} was answered after {waited:.1f} s, when the running turn had ended"
                 yield Breach("T3", AGENT, "", reason, related=call.mark.line)
         session = self._world.session(call.session)
-        turn = session.turn_of(call) if session and call.method == "session/prompt" else None
-        if session is None or turn is None:
+        turn = self._running.pop(call.order, None)
+        if turn is not None:
+            turn.ended = answer.mark
+        if session is None or turn is None or turn not in session.turns:
             return
         yield from self._judge(session, turn, answer)
-        turn.ended = answer.mark
         session.turns.remove(turn)
         session.last_answer = answer.mark
         session.plan = {}
