@@ -132,15 +132,45 @@ def test_raw_values_are_copied_and_shortened_at_every_depth() -> None:
     long = "x" * 100_000
     value: dict[str, object] = {
         "a": long,
-        "b": [{"c": long}] * 3,
         "n": 1,
         "none": None,
-        "list": list(range(500)),
+        "b": [{"c": long}] * 9,
     }
     found = translate.raw(value)
-    assert len(jsontext.dumps(found)) < 50_000
-    assert found["n"] == 1 and found["none"] is None and len(found["list"]) == 200  # type: ignore[arg-type]
+    assert len(jsontext.dumps(found)) < 21_000
+    assert found["n"] == 1 and found["none"] is None
+    assert found["b"][0]["c"].startswith("xxx") and "more" in found["b"][-1]  # type: ignore[index]
     assert value["a"] == long
+
+
+def nested(depth: int) -> dict[str, object]:
+    value: dict[str, object] = {"end": 1}
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+HUGE: list[dict[str, object]] = [
+    nested(490),
+    {f"key {number}": number for number in range(20_000)},
+    {"list": list(range(100_000))},
+    {"numbers": [10**4000] * 100},
+    {"x" * 100_000: "y", "\U0001f600" * 10_000: "\U0001f600" * 10_000},
+    {"a": [[[]] * 1000] * 1000},
+]
+
+
+@pytest.mark.parametrize("arguments", HUGE, ids=["deep", "keys", "items", "numbers", "long", "empty"])
+def test_arguments_of_any_shape_stay_within_depth_and_size(arguments: dict[str, object]) -> None:
+    """Each line stays under 64 KiB; the content beside them may take 24 KiB."""
+    update = translate.tool_call(ToolCall("c", "tool", arguments), {"title": "t"})
+    text = jsontext.dumps(update)
+    assert len(text) < 28_000 and "\\u2026" in text and fits(update)
+
+
+def test_small_values_are_shown_as_they_are() -> None:
+    value = {"a": [1, 2.5, None, True, {"b": "\u00e4"}], "": {}, "deep": nested(8)}
+    assert translate.raw(value) == value
 
 
 def test_a_short_text_stays() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from acpserver.jsontext import encoded_size
 from acpserver.llm.types import ToolCall, ToolResult, Usage
 from acpserver.tools.base import Action, Content, Tool, ToolOutcome
 from acpserver.tools.content import shorten, text_content
@@ -16,6 +17,9 @@ from acpserver.tools.content import shorten, text_content
 Update = dict[str, object]
 
 SHOWN_VALUE = 8_000  # bytes of JSON that one string inside rawInput or rawOutput may take
+SHOWN_RAW = 20_000  # bytes of JSON of the whole of it, nearly; content of `content.SHOWN` bytes stands beside
+SHOWN_DEPTH = 20  # levels of nesting
+LEFT_OUT = "…"
 
 
 def call_shown(call: ToolCall, tool: Tool | None, action: Action | None) -> Update:
@@ -142,15 +146,46 @@ def prompt_usage(usage: Usage) -> dict[str, object]:
 
 
 def raw(values: dict[str, object]) -> dict[str, object]:
-    """A copy with long strings shortened, as rawInput and rawOutput show it."""
-    return {str(key): _shortened(value) for key, value in values.items()}
+    """A copy as rawInput and rawOutput show it: long strings are shortened, and what is too deep or more
+    than `SHOWN_RAW` is left out."""
+    return _Copy().members(values, SHOWN_DEPTH)
 
 
-def _shortened(value: object) -> object:
-    if isinstance(value, str):
-        return shorten(value, SHOWN_VALUE)
-    if isinstance(value, dict):
-        return raw(value)
-    if isinstance(value, list):
-        return [_shortened(item) for item in value[:200]]
-    return value
+class _Copy:
+    """One bounded copy of a JSON value; `room` is how many bytes of JSON it may still take."""
+
+    def __init__(self) -> None:
+        self.room = SHOWN_RAW
+
+    def members(self, values: dict[str, object], depth: int) -> dict[str, object]:
+        """An object; `depth` counts the levels that are left."""
+        shown: dict[str, object] = {}
+        for key, value in values.items():
+            if self.room <= 0:
+                shown[LEFT_OUT] = f"{len(values) - len(shown)} more"
+                break
+            name = str(self._value(str(key), 0))
+            shown[name] = self._value(value, depth - 1)
+        return shown
+
+    def _items(self, values: list[object], depth: int) -> list[object]:
+        shown: list[object] = []
+        for value in values:
+            if self.room <= 0:
+                shown.append(f"{LEFT_OUT} {len(values) - len(shown)} more")
+                break
+            shown.append(self._value(value, depth - 1))
+        return shown
+
+    def _value(self, value: object, depth: int) -> object:
+        self.room -= 4  # for what stands around it
+        if isinstance(value, (dict, list)):
+            if depth <= 0:
+                return LEFT_OUT
+            return self.members(value, depth) if isinstance(value, dict) else self._items(value, depth)
+        if isinstance(value, str):
+            value = shorten(value, max(0, min(SHOWN_VALUE, self.room)))
+            self.room -= encoded_size(value)
+        else:
+            self.room -= len(str(value))
+        return value
