@@ -14,12 +14,13 @@ from collections import deque
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import AcpError, ConnectionClosed, RpcError, ToolError
+from acpserver.jsontext import encoded_size
 from acpserver.processes import Child, Children
 from acpserver.rpc.call import Call
 from acpserver.rpc.connection import Connection
 from acpserver.rpc.rules import MCP
 from acpserver.tools.base import EXECUTE, Action, Content, ForeignSchema, Tool, ToolContext, ToolOutcome
-from acpserver.tools.content import text_content
+from acpserver.tools.content import SHOWN, shorten, text_content
 from acpserver.transports.stdio import LineReader, LineWriter
 from acpserver.version import __version__
 
@@ -31,6 +32,7 @@ END_SECONDS = 0.5  # between the end of its input and the first signal
 MOST_PAGES = 50  # of one list of tools
 LONGEST_NAME = 64  # characters; what model servers accept as the name of a tool
 LONGEST_RESULT = 30_000  # characters of a result that the model reads
+BLOCK_SIZE = 80  # bytes of JSON around the text of one block
 
 
 class McpServer:
@@ -43,6 +45,8 @@ class McpServer:
         self._cwd = cwd
         self._child: Child | None = None
         self._threads: list[threading.Thread] = []
+        self._ending = ""
+        self._ending_taken = False
         self._complaints: deque[bytes] = deque(maxlen=20)  # the last lines of its stderr
 
     def start(self, cancel: CancelFlag) -> list[Tool]:
@@ -75,7 +79,14 @@ class McpServer:
         except RpcError as error:
             raise ToolError(f"The MCP server {self.name} answered: {error.details}") from error
         except ConnectionClosed as error:
-            raise ToolError(f"The MCP server {self.name} has ended{self._last_words()}") from error
+            self._ending = self._ending or f"The MCP server {self.name} has ended{self._how_it_ended()}"
+            raise ToolError(self._ending) from error
+
+    def take_ending(self) -> str:
+        """How the server ended, for the user, once a call has come upon it; "" the next time."""
+        ending = "" if self._ending_taken else self._ending
+        self._ending_taken = bool(self._ending)
+        return ending
 
     def close(self) -> None:
         """End the server: close its input, wait a moment, then end its processes. Blocks for that."""
@@ -137,6 +148,17 @@ class McpServer:
         words = b" / ".join(list(self._complaints)[-3:]).decode("utf-8", "replace")
         return f" (it said: {words[-300:]})" if words else ""
 
+    def _how_it_ended(self) -> str:
+        status = self._child.wait(0.2) if self._child else None  # its output ends before it does
+        how = (
+            ""
+            if status is None
+            else f" with exit status {status}"
+            if status >= 0
+            else f" by signal {-status}"
+        )
+        return how + self._last_words()
+
 
 def _ping(call: Call) -> None:
     call.answer({})
@@ -170,18 +192,23 @@ class McpTool:
         blocks = result.get("content")
         texts: list[str] = []
         content: list[Content] = []
+        room = SHOWN
         for block in blocks if isinstance(blocks, list) else []:
-            text, shown = _block(block)
+            text = _block(block)
             texts.append(text)
-            content.append(shown)
+            if room > 0:
+                content.append(text_content(shorten(text, room)))
+                room -= encoded_size(text) + BLOCK_SIZE
+        if len(content) < len(texts):
+            content.append(text_content(f"[… {len(texts) - len(content)} more blocks left out …]"))
         text = "\n".join(texts) or "The tool gave no content."
         if len(text) > LONGEST_RESULT:
             text = f"{text[:LONGEST_RESULT]}\n[... {len(text) - LONGEST_RESULT} characters left out]"
         return ToolOutcome(text, content or None, is_error=bool(result.get("isError")))
 
 
-def _block(block: object) -> tuple[str, Content]:
-    """The text for the model and the content for the client of one MCP content block."""
+def _block(block: object) -> str:
+    """The text of one MCP content block, for the model and for the client."""
     kind = block.get("type") if isinstance(block, dict) else None
     if isinstance(block, dict) and kind == "text":
         text = str(block.get("text", ""))
@@ -192,7 +219,7 @@ def _block(block: object) -> tuple[str, Content]:
         text = f"[resource: {block.get('name')} at {block.get('uri')}]"
     else:
         text = f"[{kind}: {block.get('mimeType') if isinstance(block, dict) else 'unknown'}]"
-    return text, text_content(text)
+    return text
 
 
 class McpServers:
@@ -226,7 +253,7 @@ class McpServers:
     def take_failures(self) -> list[str]:
         """What went wrong since the last time, for the user: each once."""
         failures, self._failures = self._failures, []
-        return failures
+        return failures + [ending for server in self._servers if (ending := server.take_ending())]
 
     def close(self) -> None:
         """End all servers. Blocks for a moment."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ToolError
-from acpserver.mcp import McpServers
+from acpserver.mcp import McpServers, McpTool
 from acpserver.processes import Children
 from acpserver.tools.base import EXECUTE, Tool, ToolContext, ToolOutcome
 from acpserver.tools.textfile import DiskFiles
@@ -75,6 +77,26 @@ def test_results_of_every_kind(children: Children) -> None:
     servers.close()
 
 
+def test_a_result_of_very_many_or_very_large_blocks_is_shown_in_bounds() -> None:
+    """One line of several megabytes; some clients read 64 KiB."""
+    for blocks in ([{"type": "text", "text": "x"}] * 100_000, [{"type": "text", "text": "y" * 50_000}] * 3):
+        tool = McpTool(Giving({"content": blocks}), {"name": "t"})  # type: ignore[arg-type]
+        outcome = run(tool)
+        assert len(outcome.text) < 31_000
+        assert outcome.content and len(json.dumps(outcome.content)) < 28_000
+        assert "more blocks left out" in json.dumps(outcome.content[-1])
+
+
+class Giving(NamedTuple):
+    """A server that gives one result."""
+
+    result: dict[str, object]
+    name: str = "s"
+
+    def call(self, _tool: str, _arguments: dict[str, object], _cancel: CancelFlag) -> dict[str, object]:
+        return self.result
+
+
 def test_the_environment_of_a_server(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "sk-1")
     servers = connected(children, spec("s", env={"EXTRA": "from the request"}))
@@ -118,8 +140,11 @@ def test_a_server_that_has_ended_is_told_to_the_model(children: Children) -> Non
     servers = connected(children, spec("s"))
     crash = servers.tools(CancelFlag())["mcp__s__crash"]
     for _ in range(2):
-        with pytest.raises(ToolError, match="The MCP server s has ended .it said: .*out of luck"):
+        with pytest.raises(ToolError) as caught:
             run(crash)
+        assert str(caught.value) == "The MCP server s has ended with exit status 1 (it said: out of luck)"
+    assert servers.take_failures() == [str(caught.value)]
+    assert servers.take_failures() == []
     servers.close()
 
 
