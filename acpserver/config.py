@@ -8,6 +8,7 @@ follow it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,11 +18,12 @@ from acpserver.catalog import DIALECTS, KNOWN, ModelInfo, known, speaker
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
-from acpserver.redaction import secrets_in
+from acpserver.redaction import secrets_in, secrets_in_url
 
 __all__ = ["OFFLINE", "SETTINGS", "Config", "Loader", "Setting", "load"]
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Setting(NamedTuple):
@@ -138,8 +140,11 @@ class Config(NamedTuple):
     @property
     def secrets(self) -> list[str]:
         """Everything that must never be shown."""
-        found = [one.api_key for one in self.providers]
-        return found + [secret for one in self.providers for secret in secrets_in(one.headers)]
+        return [
+            secret
+            for one in self.providers
+            for secret in (one.api_key, *secrets_in(one.headers), *secrets_in_url(one.base_url))
+        ]
 
     @property
     def key_variables(self) -> list[str]:
@@ -192,12 +197,20 @@ def _with_keys(config: Config, given: Mapping[str, Any], environ: Mapping[str, s
     for name, one in given.items():
         if "baseUrl" not in one and known(name) is None:
             raise ConfigError(f"{config.config_file}: providers.{name}.baseUrl: required but missing")
+        _check_variable(one.get("apiKeyEnv", ""), f"{config.config_file}: providers.{name}.apiKeyEnv")
+    _check_variable(config.api_key_env, f"{config.sources.get('api_key_env')}: apiKeyEnv")
     taken = [config.key_variable] if config.main else []
     stored = credentials.stored_keys(config.credentials_file) if config.credentials_file else {}
     return config._replace(
         api_key=environ.get(config.key_variable, "").strip() if config.main else "",
         others=provider_setup.set_up(given, environ, stored, taken),
     )
+
+
+def _check_variable(name: str, place: str) -> None:
+    """Raise `ConfigError`, without the value, where a key stands instead of its variable's name."""
+    if name and not _VARIABLE.fullmatch(name):
+        raise ConfigError(f"{place}: must be the name of an environment variable, and never a key itself")
 
 
 def credentials_file(environ: Mapping[str, str]) -> str:

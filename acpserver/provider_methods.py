@@ -13,7 +13,7 @@ from acpserver.errors import INVALID_PARAMS, ProviderError, RpcError
 from acpserver.llm.providers import Models
 from acpserver.llm.wire import check_headers, join_url
 from acpserver.provider_setup import ProviderSetup
-from acpserver.redaction import Secrets, secrets_in
+from acpserver.redaction import Secrets, secrets_in, secrets_in_url
 from acpserver.rpc.call import Call, Handler
 
 DIALECTS = {"openai": "openai", "anthropic": "anthropic"}
@@ -45,7 +45,7 @@ class ProviderMethods:
         base_url = str(call.params.get("baseUrl")).strip().rstrip("/")
         given = call.params.get("headers")
         headers = {str(key): str(value) for key, value in given.items()} if isinstance(given, dict) else {}
-        self._secrets.add(secrets_in(headers.items()))
+        self._secrets.add((*secrets_in(headers.items()), *secrets_in_url(base_url)))
         if api_type not in DIALECTS:
             raise _invalid(f"apiType: must be one of {', '.join(DIALECTS)}")
         try:

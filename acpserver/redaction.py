@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import re
+import threading
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from acpserver import jsontext
 
 HIDDEN = "***"
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+_SECRET_NAME = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 SHORTEST = 8  # characters; a shorter "key" is a word such as "none", found in every message
 LONG = 16  # characters; a shorter "key", as local servers have it, may well be a word that is meant
 
@@ -22,17 +23,19 @@ class Secrets:
     """A set of secrets, each known in the forms in which it could come by."""
 
     def __init__(self, secrets: Iterable[str] = ()):
+        self._adding = threading.Lock()  # guards the replacing of the two below
         self._forms: tuple[str, ...] = ()  # replaced as a whole, the longest first
         self._long_forms: tuple[str, ...] = ()
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
         """Hide these texts from now on."""
-        for secret in secrets:
-            if len(secret) >= SHORTEST:
-                self._forms = _longest_first({*self._forms, *_forms(secret)})
-            if len(secret) >= LONG:
-                self._long_forms = _longest_first({*self._long_forms, *_forms(secret)})
+        found = {secret: _forms(secret) for secret in secrets if len(secret) >= SHORTEST}
+        with self._adding:
+            for secret, forms in found.items():
+                self._forms = _longest_first({*self._forms, *forms})
+                if len(secret) >= LONG:
+                    self._long_forms = _longest_first({*self._long_forms, *forms})
 
     def hide(self, text: str, mark: str = HIDDEN) -> str:
         """`text` with `mark` for every form of a secret."""
@@ -62,9 +65,22 @@ class Secrets:
 def secrets_in(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
     """What in HTTP headers is secret: the whole value, and the token behind a scheme such as Bearer."""
     for name, value in headers:
-        if _SECRET_HEADER.search(name):
+        if _SECRET_NAME.search(name):
             yield value
             yield value.split(" ")[-1]
+
+
+def secrets_in_url(url: str) -> Iterator[str]:
+    """What in a URL is secret: the password, and the keys and tokens of its query; all of a broken one."""
+    try:
+        parts = urlsplit(url)
+        password = parts.password or ""
+    except ValueError:
+        yield url
+        return
+    if password:
+        yield from (password, unquote(password), f"{parts.username}:{password}")
+    yield from (value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name))
 
 
 def _longest_first(forms: set[str]) -> tuple[str, ...]:

@@ -118,6 +118,11 @@ def test_the_table_names_the_fields_of_the_configuration() -> None:
         ),
         ({"providers": {"main": {"baseUrl": "http://a"}}}, "providers: the names main and offline are taken"),
         ({"providers": {"a/b": {"baseUrl": "http://a"}}}, "providers: a name is not empty and has no slash"),
+        (
+            {"providers": {"x": {"baseUrl": "http://a", "apiKeyEnv": "sk-ant-1"}}},
+            "providers.x.apiKeyEnv: must be the name of an environment variable, and never a key itself",
+        ),
+        ({"apiKeyEnv": "sk-ant-1"}, "apiKeyEnv: must be the name of an environment variable"),
         ({"permissions": {"mode": "yolo"}}, 'permissions.mode: "yolo" is not one of default, accept_edits'),
         ({"permissions": {"deny": "bash"}}, "permissions.deny: expected array, found string"),
         ({"permissions": {"allow": []}}, "permissions.allow: unknown, known are mode, deny"),

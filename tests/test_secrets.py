@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -190,6 +191,44 @@ def test_no_program_that_the_agent_runs_sees_a_key(tmp_path: Path, home: Path) -
         turn = editor.prompt(editor.new_session(tmp_path), "run env")
         assert turn.wait() == "end_turn" and "PATH=" in json.dumps(turn.updates)
         assert leaks(json.dumps(turn.updates), KEY) == []
+
+
+def test_keys_in_addresses_stand_nowhere(home: Path, tmp_path: Path) -> None:
+    """Neither those of the configuration nor those that the client sets, in a good address or a bad one."""
+    files = {"ACPSERVER_TRACE": str(tmp_path / "trace"), "ACPSERVER_LOG_FILE": str(tmp_path / "log")}
+    with FakeLlm() as llm:
+        address = llm.base_url.replace("http://", f"http://me:{TOKEN}@") + f"?api_key={TOKEN}"
+        configure(home, address)
+        llm.script(text("fine"), error(401, {"error": {"message": f"not {TOKEN}"}}))
+        with Editor(env={"ACPSERVER_HOME": str(home), "WORK_KEY": KEY, **files}) as editor:
+            editor.initialize()
+            session = editor.new_session(tmp_path)
+            assert editor.prompt(session, "x").wait() == "end_turn"
+            assert editor.prompt(session, "x").wait_reply().error
+            wanted = {"providerId": "work", "apiType": "openai", "baseUrl": address}
+            assert editor.request("providers/set", wanted).result == {}
+            for bad in (address.replace("http:", "ftp:"), f"http://[::1?key={TOKEN}"):
+                assert editor.request("providers/set", {**wanted, "baseUrl": bad}).code == -32602
+        told = json.dumps([entry.message for entry in editor.entries if entry.direction == "in"])
+    written = everything_in(tmp_path).replace((home / "config.json").read_text(), "")
+    assert leaks(told + written, TOKEN) == []
+
+
+def test_many_threads_may_add_secrets() -> None:
+    """None is lost to another thread that adds one in the same moment."""
+    secrets = Secrets()
+    keys = [f"key-number-{number:03}-of-many" for number in range(200)]
+    threads = [threading.Thread(target=secrets.add, args=(keys[part::4],)) for part in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert [key for key in keys if key in secrets.hide(key)] == []
 
 
 # -- The filter --

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.server_words import asked_wait, error_words, server_words
 from acpserver.llm.types import Endpoint
 from acpserver.llm.verdicts import KEY, Verdict, verdict
-from acpserver.redaction import Secrets
+from acpserver.redaction import Secrets, secrets_in, secrets_in_url
 
 MAX_TEXT = 480  # characters of a whole error text
 _MAX_WORDS = 240  # characters of it that may be the server's own
-_SECRET_NAME = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 _MEANING = {
     401: " (the credentials were refused)",
@@ -144,20 +143,11 @@ def _place(base_url: str) -> str:
     try:
         parts = urlsplit(base_url.strip())
     except ValueError:
-        return Faults.clean(base_url.rpartition("@")[2], 120)
+        return "the configured address"
     return Faults.clean(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}", 120)
 
 
 def _secrets(endpoint: Endpoint) -> Secrets:
     """Every text that must not be shown."""
-    plain = [endpoint.api_key]
-    for name, value in endpoint.headers:
-        if _SECRET_NAME.search(name):
-            plain += [value, value.split(" ")[-1]]
-    try:
-        parts = urlsplit(endpoint.base_url)
-        plain += [parts.password or "", f"{parts.username}:{parts.password}"]
-        plain += [value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name)]
-    except ValueError:
-        plain.append(endpoint.base_url)
+    plain = (endpoint.api_key, *secrets_in(endpoint.headers), *secrets_in_url(endpoint.base_url))
     return Secrets(text.strip() for text in plain)

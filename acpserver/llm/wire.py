@@ -138,8 +138,8 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
         usable = False
     if not usable:
         raise ProviderError(
-            f'The base URL "{Faults.clean(base_url.rpartition("@")[2], 200)}" cannot be used: it must look '
-            "like https://host/v1.",
+            f'The base URL "{Faults.clean(base_url.rpartition("@")[2].partition("?")[0], 200)}" cannot be '
+            "used: it must look like https://host/v1.",
             kind="request",
         )
     below = parts.path.rstrip("/")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from acpserver import jsontext
-from acpserver.redaction import HIDDEN, Secrets
+from acpserver.redaction import HIDDEN, Secrets, secrets_in_url
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ class Trace:
 
 
 def without_secrets(message: object) -> object:
-    """The message with the values of `env` and `headers` hidden, of MCP servers, terminals and providers.
+    """The message with the values of `env` and `headers` hidden, of MCP servers, terminals and providers,
+    and what their addresses hold of keys.
 
     Wrong shapes are hidden too: a client that errs must not find its tokens in a file.
     """
@@ -83,10 +84,15 @@ def without_secrets(message: object) -> object:
 
 
 def _hidden(holder: Any) -> Any:
-    """A copy without the values of `env` and `headers`; the same object when it has neither."""
+    """A copy without the values of `env` and `headers`, and without keys in a URL; the same object when it
+    has nothing of it."""
     if not isinstance(holder, dict):
         return holder
     found = {key: _names_only(holder[key]) for key in ("env", "headers") if key in holder}
+    for key in ("url", "baseUrl"):
+        url = holder.get(key)
+        if isinstance(url, str) and (secrets := tuple(secrets_in_url(url))):
+            found[key] = Secrets(secrets).hide(url)
     return {**holder, **found} if found else holder
 
 
