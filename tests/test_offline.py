@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from unittest import mock
 
 import pytest
 
@@ -183,6 +185,50 @@ def test_attached_resources_are_no_commands() -> None:
     )
     events = ask(Message("user", parts))
     assert [event for event in events if isinstance(event, (TextDelta, ToolCall))] == [TextDelta("hi\n")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "replace " + "a with b " * 30_000,
+        "replace " + "a with " * 15_000 + " in b" * 15_000,
+        "write " + "a" * 280_000,
+        "sleep " + "1" * 280_000,
+    ],
+    ids=lambda line: line[:15],
+)
+def test_a_very_long_line_is_read_in_no_time(line: str) -> None:
+    """It froze the whole process, in an expression that nothing interrupts."""
+    started = time.monotonic()
+    command = parse_command(line)
+    assert time.monotonic() - started < 1
+    if command.name:
+        assert command.values["old_text"] == "a" and command.values["path"] == "b"
+
+
+@pytest.mark.parametrize(
+    "line", ["replace a with in b", "replace a in b with c", "replace  with a in b", "replace a with b"]
+)
+def test_a_replacement_without_all_its_parts_is_no_command(line: str) -> None:
+    assert parse_command(line).name == ""
+
+
+def test_the_first_with_and_the_last_in_count() -> None:
+    assert parse_command("replace a with b with c in d in e").values == {
+        "old_text": "a",
+        "new_text": "b with c in d",
+        "path": "e",
+    }
+
+
+def test_a_cancel_ends_the_reading_of_a_prompt() -> None:
+    """A prompt may have millions of lines."""
+    flag = CancelFlag()
+    flag.set()
+    request = ModelRequest("offline", "", (user("say a\n" * 10),))
+    with mock.patch("acpserver.llm.offline.parse_command") as parse, pytest.raises(Cancelled):
+        list(OfflineModel().stream(request, flag))
+    parse.assert_not_called()
 
 
 def test_sleep_is_woken_by_a_cancel() -> None:

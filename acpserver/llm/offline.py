@@ -45,7 +45,8 @@ Commands of the offline model, one a line:
   stop REASON                     stop with end_turn, max_tokens, max_turn_requests or refusal
 """
 
-NOT_A_MODEL = """\
+NOT_A_MODEL = (
+    """\
 I am not a language model: this is the offline model of acpserver, which only follows simple commands.
 
 {listing}
@@ -53,10 +54,13 @@ I am not a language model: this is the offline model of acpserver, which only fo
 To use a real model, start acpserver with --model NAME and --base-url URL (or set ACPSERVER_MODEL and \
 ACPSERVER_BASE_URL) for any OpenAI-compatible endpoint, and put the key, if it needs one, into OPENAI_API_KEY.
 
-""" + HELP
+"""
+    + HELP
+)
 
 LONGEST_SLEEP = 3_600.0  # seconds
 MOST_CHUNKS = 1_000_000
+LONGEST_QUOTE = 500  # characters of a line that is no command
 
 TOOLS = {
     "read": ("read_file", r"(?P<path>.+)"),
@@ -64,7 +68,7 @@ TOOLS = {
     "find": ("glob", r"(?P<pattern>.+)"),
     "search": ("grep", r"(?P<pattern>.+)"),
     "write": ("write_file", r"(?P<path>[^:]+): ?(?P<content>.*)"),
-    "replace": ("edit_file", r"(?P<old_text>.+?) with (?P<new_text>.*) in (?P<path>.+)"),
+    "replace": ("edit_file", ""),  # see `_replacement`
     "run": ("bash", r"(?P<command>.+)"),
     "fetch": ("web_fetch", r"(?P<url>.+)"),
     "plan": ("plan", r"(?P<entries>.+)"),
@@ -99,9 +103,20 @@ def parse_command(line: str) -> Command:
     if name == "list" and not rest.strip():
         rest = "."
     match = re.fullmatch(pattern, rest.strip()) if pattern else None
-    if match is None:
-        return Command("", {}, line=line.strip())
-    return Command(name, match.groupdict(), tool, line)
+    values = match.groupdict() if match else _replacement(rest.strip()) if name == "replace" else {}
+    return Command(name, values, tool, line) if values else Command("", {}, line=line.strip())
+
+
+def _replacement(text: str) -> dict[str, str]:
+    """The parts of "OLD with NEW in PATH", empty when it is none: the first "with" and the last "in" count.
+
+    Not by an expression, whose time would grow with the square of the line."""
+    middle = text.find(" with ", 1)
+    end = text.rfind(" in ", middle + len(" with "))
+    if middle < 0 or end < 0:
+        return {}
+    new_text = text[middle + len(" with ") : end]
+    return {"old_text": text[:middle], "new_text": new_text, "path": text[end + len(" in ") :]}
 
 
 class OfflineModel:
@@ -110,7 +125,11 @@ class OfflineModel:
     def stream(self, request: ModelRequest, cancel: CancelFlag) -> Iterator[Event]:
         """Follow the commands from where the history says the last call stopped."""
         turn = _turn(request.messages)
-        commands = [parse_command(line) for line in _lines(_prompt_text(turn[0])) if line.strip()]
+        commands = []
+        for line in _lines(_prompt_text(turn[0])):
+            cancel.check()
+            if line.strip():
+                commands.append(parse_command(line))
         written = 0
         finish = "stop"
         for event in _events(request, turn, commands, cancel):
@@ -169,7 +188,7 @@ def _own(command: Command, cancel: CancelFlag) -> Iterator[Event]:
     elif command.name == "stop":
         yield Finish(FINISH[values["reason"]])
     else:
-        yield TextDelta(f"I do not understand {command.line!r}.\n\n{HELP}")
+        yield TextDelta(f"I do not understand {command.line[:LONGEST_QUOTE]!r}.\n\n{HELP}")
 
 
 def _failure(status: int) -> ProviderError:
