@@ -23,7 +23,8 @@ MOST_LISTED = 60
 line, which some clients cannot read when it is long."""
 
 OFFLINE_NAME = "Offline demo (no language model)"
-OFFLINE_INFO = ModelInfo(OFFLINE, price=Price(0, 0))
+OFFLINE_INFO = ModelInfo(OFFLINE, context_window=128_000, price=Price(0, 0))
+"""It reads anything; a window is named so that a client's display of usage can be tried with it too."""
 
 
 class _Table(NamedTuple):
