@@ -88,8 +88,9 @@ KNOWN = (
         images=True,
         thinking=("gpt-5", "gpt-6", "o1", "o3", "o4"),
         not_chat=(
-            "audio", "babbage", "computer-use", "dall-e", "davinci", "deep-research", "embedding", "image",
-            "instruct", "moderation", "realtime", "search", "sora", "transcribe", "tts", "whisper",
+            "audio", "babbage", "chat-latest", "computer-use", "dall-e", "davinci", "deep-research",
+            "embedding", "image", "instruct", "moderation", "realtime", "search", "sora", "transcribe", "tts",
+            "whisper",
         ),
     ),
     KnownProvider(

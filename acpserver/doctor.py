@@ -125,11 +125,17 @@ def _provider_findings(config: Config, one: ProviderSetup, default: str) -> Iter
             yield f"{one.name}: {error}"
         return
     print(f"note: {one.name} answers and offers {len(models)} model(s)")
-    wanted = [model for model in models if one.id_of(model) == default]
-    if models and not wanted and (one.name == MAIN or default.startswith(f"{one.name}/")):
+    offered = any(_is_form(one.id_of(model), default) for model in models)
+    if models and not offered and (one.name == MAIN or default.startswith(f"{one.name}/")):
         shown = ", ".join(map(one.id_of, models[:SHOWN_MODELS]))
         more = ", ..." if len(models) > SHOWN_MODELS else ""
         yield f"{one.name} does not offer the model {default!r}, but {shown}{more}."
+
+
+def _is_form(listed: str, model: str) -> bool:
+    """Whether a server that lists one of these names takes the other: Anthropic lists names with their dates,
+    Ollama with their tags."""
+    return listed == model or listed.startswith(f"{model}-20") or listed == f"{model}:latest"
 
 
 def _key_state(one: ProviderSetup) -> str:

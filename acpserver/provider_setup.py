@@ -226,7 +226,11 @@ def _wanted(
     named = next((one for one in providers if one.name == prefix and model), None)
     if named:
         return ("", named.missing) if named.missing else (wanted, "")
-    having = [one for one in usable if any(wanted == info.name for info in one.models)]
+    owners = [one for one in providers if any(wanted == info.name for info in one.models)]
+    having = [one for one in owners if not one.missing]
+    disabled = next((one for one in owners if one.is_disabled), None)
+    if disabled and not having:
+        return "", disabled.missing
     having = having or (list(usable) if len(usable) == 1 else [])
     having = having or [one for one in usable if one.name == "openai"]
     if len(having) == 1:
@@ -234,6 +238,5 @@ def _wanted(
     if having or usable:
         ids = " or ".join(one.id_of(wanted) for one in (having or usable)[:4])
         return "", f"It is not clear whose model {wanted} is: set the model to {ids}"
-    owner = next((one for one in providers if any(wanted == info.name for info in one.models)), None)
-    owner = owner or next(one for one in providers if one.name == "openai")
+    owner = owners[0] if owners else next(one for one in providers if one.name == "openai")
     return "", owner.missing

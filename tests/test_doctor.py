@@ -91,6 +91,14 @@ def test_a_model_that_the_endpoint_does_not_have_is_a_problem(
     assert "problem: main does not offer the model 'huge', but small, large." in lines
 
 
+@pytest.mark.parametrize("listed", ["claude-opus-4-5-20251101", "claude-opus-4-5:latest"])
+def test_a_model_may_be_listed_with_its_date_or_its_tag(
+    server: HTTPServer, capsys: pytest.CaptureFixture[str], listed: str
+) -> None:
+    server.answer = (200, {"data": [{"id": listed}]})  # type: ignore[attr-defined]
+    report(capsys, status=0, ACPSERVER_MODEL="claude-opus-4-5", ACPSERVER_BASE_URL=url(server))
+
+
 def test_an_endpoint_without_a_list_is_noted(server: HTTPServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.answer = (404, {"error": "nothing here"})  # type: ignore[attr-defined]
     lines = report(capsys, status=0, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=url(server))

@@ -203,8 +203,8 @@ def test_a_prompt_that_is_blocked_is_a_refusal() -> None:
     assert parse({"promptFeedback": {"blockReason": "SAFETY"}}) == [Finish("refusal")]
 
 
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
-def test_a_broken_call_is_worth_another_attempt(reason: str) -> None:
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"])
+def test_a_broken_answer_is_worth_another_attempt(reason: str) -> None:
     with pytest.raises(ProviderError, match=reason) as caught:
         parse(chunk(finish=reason))
     assert (caught.value.kind, caught.value.retryable) == ("stream", True)

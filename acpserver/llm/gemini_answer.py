@@ -14,7 +14,15 @@ from acpserver.llm.types import TextDelta, Usage
 _REFUSALS = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"}
 )
-_BAD_CALLS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"})
+_FAILURES = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "MISSING_THOUGHT_SIGNATURE",
+        "TOO_MANY_TOOL_CALLS",
+        "UNEXPECTED_TOOL_CALL",
+    }
+)
 _SIGNATURE = "thoughtSignature"
 
 
@@ -44,8 +52,8 @@ class GeminiParser(AnswerParser):
         for part in fields.records(fields.record(candidate, "content"), "parts"):
             self._part(part)
         reason = fields.text(candidate, "finishReason")
-        if reason in _BAD_CALLS:
-            raise self._faults.stream(f"holds a broken tool call ({reason})")
+        if reason in _FAILURES:
+            raise self._faults.stream(f"is no answer ({reason})")
         if reason in _REFUSALS:
             self._reason = "refusal"
         elif reason and reason != "FINISH_REASON_UNSPECIFIED":
