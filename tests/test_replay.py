@@ -83,6 +83,27 @@ def test_damage_hides_only_itself() -> None:
     assert told(*mixed) == told(ANSWER, BEGUN, ENDED)
 
 
+WRONG_TYPES: list[Any] = [
+    {"type": "call", "id": "x", "shown": {"title": 7, "kind": "execute"}},
+    {"type": "call", "id": "x", "shown": {"title": "t", "content": [{"type": "content", "content": 7}]}},
+    {"type": "call", "id": "x", "shown": {"kind": "execute"}},
+    {"type": "plan", "entries": [{"content": 7, "priority": "low", "status": "pending"}]},
+    {"type": "plan", "entries": "none"},
+    {"type": "user", "messageId": "m", "prompt": [{"type": "image", "data": 7}]},
+    {"type": "user", "messageId": "m", "prompt": [{"type": "text", "text": "a", "annotations": 7}]},
+]
+
+
+@pytest.mark.parametrize("record", WRONG_TYPES, ids=str)
+def test_what_fits_no_schema_any_more_is_left_out(record: Record) -> None:
+    assert told(record, ANSWER, BEGUN, ENDED) == told(ANSWER, BEGUN, ENDED)
+
+
+def test_a_result_whose_display_is_damaged_is_told_by_its_text() -> None:
+    damaged = ENDED | {"shown": {"rawOutput": {}, "content": [{"type": "diff", "path": 7}]}}
+    assert told(ANSWER, BEGUN, damaged)[-1]["content"][0]["content"]["text"] == "out"
+
+
 def test_an_answer_with_too_few_message_ids_is_told_all_the_same() -> None:
     updates = told(records.assistant([Text("one"), CALL, Text("two")], ["a"], None, True))
     assert [u["content"]["text"] for u in updates] == ["one", "two"]

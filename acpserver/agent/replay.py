@@ -16,6 +16,7 @@ from acpserver.llm.pairing import NO_RESULT
 from acpserver.llm.types import Text, Thought, ToolCall, ToolResult
 from acpserver.prompts import user_message
 from acpserver.records import Record, part_of, result_of
+from acpserver.rpc.schema import check_params
 from acpserver.tools.content import SHOWN, shorten
 
 
@@ -50,13 +51,13 @@ class _Story:
         elif kind == "call" and record["id"] not in self._told:
             call_id = str(record["id"])
             call = self._calls.get(call_id) or ToolCall(call_id, "", {})
-            yield translate.tool_call(call, record["shown"])  # type: ignore[arg-type]
+            yield _checked(translate.tool_call(call, record["shown"]))  # type: ignore[arg-type]
             self._told.add(call_id)
             self._open.add(call_id)
         elif kind == "result":
             yield from self._result(record)
         elif kind == "plan":
-            yield translate.plan(record["entries"])  # type: ignore[arg-type]
+            yield _checked(translate.plan(record["entries"]))  # type: ignore[arg-type]
 
     def close(self) -> Iterator[Update]:
         """End the calls that have no result."""
@@ -79,17 +80,31 @@ class _Story:
     def _result(self, record: Record) -> Iterator[Update]:
         answer = result_of(record)
         if answer.call_id in self._open:
-            yield translate.tool_ended(answer, record["shown"])  # type: ignore[arg-type]
+            ended = translate.tool_ended(answer, record["shown"])  # type: ignore[arg-type]
+            yield ended if _fits(ended) else translate.tool_ended(answer, {})
             self._open.remove(answer.call_id)
+
+
+def _checked(update: Update) -> Update:
+    """The same update. Raises `ValueError` when it does not fit the schema: what a file holds may be damaged
+    in a way that leaves it readable."""
+    if not _fits(update):
+        raise ValueError("damaged")
+    return update
+
+
+def _fits(update: Update) -> bool:
+    return not check_params("session/update", {"sessionId": "", "update": update})
 
 
 def _prompt(record: Record) -> list[Update]:
     message_id = str(record["messageId"])
-    return [
+    updates = [
         translate.content_chunk("user_message_chunk", message_id, piece)
         for block in record["prompt"]  # type: ignore[attr-defined]
         for piece in _pieces(block)
     ]
+    return list(map(_checked, updates))
 
 
 def _pieces(block: Update) -> Iterator[Update]:
