@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
 
 from acpserver.validate import check_trace
 from acpserver.validate.findings import ERROR, WARNING
-from tests.validate.faults import with_server
-from tests.validate.talk import Talk, opened, text, turn
+from tests.validate.faults import cancelled, chosen, with_server
+from tests.validate.talk import OPTIONS, Talk, opened, text, turn
 
 
 def faults(lines: list[bytes]) -> list[tuple[str, str, int]]:
@@ -35,6 +36,44 @@ def slow_beside_a_turn() -> Talk:
     return talk.agent("new2!", id=3, result={"sessionId": "s-2"}).wait("new2!", 5.0)
 
 
+def terminals_of_two_sessions() -> Talk:
+    """A client that counts the terminals of each session anew."""
+    talk = opened().ask("new2", 9, "session/new", {"cwd": "/p", "mcpServers": []}, {"sessionId": "s-2"})
+    for number, session in enumerate(("s-1", "s-2")):
+        params = {"sessionId": session, "prompt": text()}
+        talk.client(f"prompt{number}", id=20 + number, method="session/prompt", params=params)
+        told = {"toolCallId": "t", "title": "Run", "kind": "execute", "rawInput": {}}
+        talk.update(f"call{number}", "tool_call", session, status="pending", **told)
+        create = {"sessionId": session, "command": "ls"}
+        talk.call(f"create{number}", 30 + number, "terminal/create", create, {"terminalId": "x"})
+        shown = [{"type": "terminal", "terminalId": "x"}]
+        talk.update(f"shown{number}", "tool_call_update", session, toolCallId="t", content=shown)
+    for number, session in enumerate(("s-1", "s-2")):
+        named = {"sessionId": session, "terminalId": "x"}
+        talk.call(f"release{number}", 40 + number, "terminal/release", named)
+        talk.update(f"end{number}", "tool_call_update", session, toolCallId="t", status="completed")
+        talk.agent(f"prompt{number}!", id=20 + number, result={"stopReason": "end_turn"})
+    return talk
+
+
+def options_that_come_and_go() -> Talk:
+    """A choice takes an option away, which is there again after the next one."""
+    other = {**OPTIONS[1], "id": "other"}
+    talk = opened().set("new!", "result.configOptions", [*OPTIONS, other])
+    for number, value, options in ((5, True, OPTIONS), (6, False, [*OPTIONS, other])):
+        params = {"sessionId": "s-1", "configId": "fast", "type": "boolean", "value": value}
+        told = [{**option, "currentValue": value} if option["id"] == "fast" else option for option in options]
+        talk.ask(f"set{number}", number, "session/set_config_option", params, {"configOptions": told})
+    return talk
+
+
+def cut_off_after_a_cancel() -> Talk:
+    """A recording that ends when a turn with an open permission has just been cancelled."""
+    talk = cancelled()
+    talk.steps = talk.steps[: talk.index("cancel") + 1]
+    return talk
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -42,6 +81,9 @@ def slow_beside_a_turn() -> Talk:
         lambda: with_variable("TOKEN_FILE", "/home/jane/t", "Look at /home/jane/t"),
         lambda: with_variable("AUTH_URL", "https://login.invalid", "Go to https://login.invalid"),
         slow_beside_a_turn,
+        terminals_of_two_sessions,
+        options_that_come_and_go,
+        cut_off_after_a_cancel,
     ],
 )
 def test_what_is_right_is_clean(make: Callable[[], Talk]) -> None:
@@ -62,3 +104,26 @@ def test_both_sides_may_use_the_same_ids_where_no_direction_is_recorded(first: i
         if step.message.get("id", 0) >= 1000:
             step.message["id"] = ids.setdefault(step.message["id"], first + len(ids))
     assert faults([json.dumps(step.message).encode() + b"\n" for step in talk.steps]) == []
+
+
+def test_a_cut_off_recording_without_times_is_no_fault() -> None:
+    steps = cut_off_after_a_cancel().steps
+    assert faults([json.dumps(step.message).encode() + b"\n" for step in steps]) == []
+
+
+def test_an_option_alone_is_suspicious() -> None:
+    talk = chosen().unset("option!", "result.configOptions[0]")
+    assert faults(talk.lines()) == [("N1", WARNING, talk.line("option!"))]
+
+
+def test_thousands_of_open_requests_cost_no_more_than_a_few() -> None:
+    talk = opened()
+    for number in range(10_000):
+        talk.client("", id=str(number % 5_000), method="session/list", params={})
+    for number in range(10_000):
+        talk.agent("", id=str(number % 5_000), result={"sessions": []})
+    lines = talk.lines()
+    begin = time.process_time()
+    found = check_trace(lines)
+    assert time.process_time() - begin < 20
+    assert found.counts[ERROR] == 5_000  # J11

@@ -23,7 +23,8 @@ from acpserver.validate.state import (
 )
 
 _CROSSING_SECONDS = 0.5  # what the agent sends so soon after a cancel may have crossed it
-_PATIENCE_SECONDS = 2.0  # for the answer to a cancelled prompt, at the end of a recording
+_PATIENCE_SECONDS = 2.0  # for the answers that a cancel leads to, at the end of a recording
+_PATIENCE_LINES = 20  # the same where no times were recorded
 _NEW_WORK = ("fs/read_text_file", "fs/write_text_file", "terminal/create", "session/request_permission")
 
 
@@ -120,17 +121,27 @@ class Cancelling:
         """Cancelled prompts without an answer, and permissions that the client left open."""
         for session in self._world.sessions.values():
             for turn in session.turns:
-                waited = since(turn.cancelled.time, end.time if end else None) if turn.cancelled else None
-                if turn.cancelled and (waited is None or waited >= _PATIENCE_SECONDS):
+                if turn.cancelled:
                     related = turn.cancelled.line
-                    reason = "this prompt was cancelled and never answered"
-                    yield Breach("C1", AGENT, "", reason, related=related, at=turn.call.mark)
+                    reason, level = "this prompt was cancelled and never answered", ""
+                    if not _is_long_ago(turn.cancelled, end):
+                        reason, level = f"{reason}: the recording ends before", INFO
+                    yield Breach("C1", AGENT, "", reason, level, related, turn.call.mark)
         for request in self._world.requests(AGENT, "session/request_permission"):
             session_ = self._world.session(request.session)
             cancelled = session_.last_cancel if session_ else None
-            if cancelled and cancelled.line > request.mark.line and not request.withdrawn:
+            was_open = cancelled and cancelled.line > request.mark.line and not request.withdrawn
+            if cancelled and was_open and _is_long_ago(cancelled, end):
                 reason = "open at session/cancel, and not answered with cancelled"
                 yield Breach("C8", CLIENT, "", reason, related=cancelled.line, at=request.mark)
+
+
+def _is_long_ago(cancelled: Mark, end: Mark | None) -> bool:
+    """Whether a cancel was so long before the end of the recording that it should have shown its effect."""
+    if end is None:
+        return False
+    waited = since(cancelled.time, end.time)
+    return end.line - cancelled.line >= _PATIENCE_LINES if waited is None else waited >= _PATIENCE_SECONDS
 
 
 def _new_work(call: Call, cancelled: Mark) -> Iterator[Breach]:

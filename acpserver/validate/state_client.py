@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acpserver.validate.findings import AGENT, CLIENT, WARNING
-from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, object_of, objects, text
+from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, key, object_of, objects, text
 from acpserver.validate.state_sessions import is_absolute
 
 _SECRET = re.compile(r"passw|secret|token|api.?key|credential|passphrase", re.IGNORECASE)
@@ -29,7 +29,8 @@ class ClientCalls:
 
     def __init__(self, world: World):
         self._world = world
-        self._terminals: dict[str, _Terminal] = {}
+        self._terminals: dict[tuple[str, str], _Terminal] = {}
+        """By session and id: a client may count the terminals of each session anew."""
         self._released = Recent()
         self._elicitations = Recent()
         self._is_blurred = False
@@ -61,16 +62,17 @@ class ClientCalls:
                 yield Breach("K3", AGENT, "params.cwd", f"{cwd!r} is not absolute")
             return
         name = text(call.params, "terminalId")
-        terminal = self._terminals.get(name)
+        place = (call.session, name)
+        terminal = self._terminals.get(place)
         if terminal is None:
             if name and not self._is_blurred and not self._world.is_blurred:
-                reason = "has been released" if name in self._released else "was never created"
+                reason = "has been released" if key(place) in self._released else "was never created"
                 yield Breach("X1", AGENT, "params.terminalId", f"terminal {name!r} {reason}")
         elif call.method == "terminal/kill":
             terminal.killed = call.mark
         elif call.method == "terminal/release":
-            self._released.add(name)
-            del self._terminals[name]
+            self._released.add(key(place))
+            del self._terminals[place]
             if terminal.killed and not terminal.asked_after:
                 related = terminal.killed.line
                 reason = f"terminal {name!r} was killed and is released without a look at its output"
@@ -86,10 +88,11 @@ class ClientCalls:
             if text(part, "type") != "terminal":
                 continue
             name = text(part, "terminalId")
-            terminal = self._terminals.get(name)
+            terminal = self._terminals.get((call.session, name))
+            is_past = key((call.session, name)) in self._released
             if terminal is not None:
                 terminal.is_embedded = True
-            elif name and name not in self._released and not self._is_blurred and self._live(call):
+            elif name and not is_past and not self._is_blurred and self._live(call):
                 place = f"params.update.content[{index}].terminalId"
                 yield Breach("X1", AGENT, place, f"terminal {name!r} was never created")
 
@@ -121,10 +124,10 @@ class ClientCalls:
         session = self._world.session(call.session)
         if call.method == "terminal/create" and answer.error is None:
             name = text(answer.result, "terminalId")
-            if name in self._terminals:
+            if (call.session, name) in self._terminals:
                 yield Breach("X1", CLIENT, "result.terminalId", f"{name!r} is the id of another terminal")
             if name:
-                self._terminals[name] = _Terminal(call.mark)
+                self._terminals[call.session, name] = _Terminal(call.mark)
             else:
                 self._is_blurred = True
         elif call.method.startswith("fs/") and answer.error is not None and session and session.turn:
@@ -145,7 +148,7 @@ class ClientCalls:
     def finish(self, end: Mark | None) -> Iterator[Breach]:
         """Terminals that were never released, though their turn is over."""
         running = any(session.turns for session in self._world.sessions.values())
-        for name, terminal in self._terminals.items():
+        for (_, name), terminal in self._terminals.items():
             if not self._is_blurred and not running:
                 yield Breach("X1", AGENT, "", f"terminal {name!r} was never released", at=terminal.mark)
 

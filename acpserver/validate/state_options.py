@@ -60,6 +60,8 @@ class Options:
         elif kind == "config_option_update":
             self._untold.pop(session.id, None)
             options = objects(update, "configOptions")
+            if len(options) == 1:
+                yield from _others(session, options, "params.update.configOptions")
             yield from self._offered(session, options, "params.update.configOptions")
 
     def answered(self, answer: Answer) -> Iterator[Breach]:
@@ -98,10 +100,8 @@ class Options:
 
     def _offered(self, session: Session, options: list[Json], place: str) -> Iterator[Breach]:
         """The full list of options has been told."""
-        missing = set(session.options) - {text(option, "id") for option in options}
-        if missing:
-            reason = f"the full list is due; {_listed(missing)} is missing"
-            yield Breach("N1", AGENT, place, reason)
+        if len(options) > 1:  # what is not there any more does not go with another choice
+            session.options.clear()
         for index, option in enumerate(options):
             values = _values(option)
             session.options[text(option, "id")] = values
@@ -117,6 +117,8 @@ class Options:
     def _chosen(self, session: Session, answer: Answer) -> Iterator[Breach]:
         call = answer.call
         options = objects(answer.result, "configOptions")
+        if [text(option, "id") for option in options] in ([], [text(call.params, "configId")]):
+            yield from _others(session, options, "result.configOptions")
         yield from self._offered(session, options, "result.configOptions")
         for index, option in enumerate(options):
             if text(option, "id") == text(call.params, "configId"):
@@ -155,6 +157,14 @@ def _misfit(session: Session, call: Call) -> tuple[str, str] | None:
     if values is not None and value not in values:
         return "params.value", f"{value!r} is none of {_listed(values)}"
     return None
+
+
+def _others(session: Session, options: list[Json], place: str) -> Iterator[Breach]:
+    """Options that are missing from a list that looks like what was changed and nothing else."""
+    missing = set(session.options) - {text(option, "id") for option in options}
+    if missing:
+        reason = f"the full list is due; {_listed(missing)} is missing; right only if it is gone"
+        yield Breach("N1", AGENT, place, reason, WARNING)
 
 
 def _judge_strange(answer: Answer, reason: str) -> Iterator[Breach]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from acpserver.validate.envelope import BATCH, NONSENSE, UNREADABLE, Envelope
 from acpserver.validate.findings import AGENT, CLIENT, INFO, WARNING, other
@@ -14,6 +15,7 @@ from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, 
 
 _OVERDUE_SECONDS = 10.0
 _LONG_LINE = 65_536  # bytes; a reader with a smaller limit breaks T5
+_LOOKED_AT = 100  # open requests that an answer may have been meant for
 _SHADOWED = "{} {}"  # the key of an open request whose id is used again: the id, and a number
 _TRACEBACKS = ("Traceback (most recent call last)", "\n    at ", "panicked at ")
 
@@ -24,6 +26,8 @@ class Requests:
     def __init__(self, world: World):
         self._world = world
         self._order = 0
+        self._shadows: dict[tuple[str, str], list[str]] = {}
+        """Keys of open requests whose id was used again, by side and id, the oldest first."""
         self._last_answered = {CLIENT: 0, AGENT: 0}
         """Order of the youngest answered request of each side."""
         self._unreadable: deque[tuple[str, Mark]] = deque()
@@ -57,7 +61,9 @@ class Requests:
         if name in open_ones:
             related = open_ones[name].mark.line
             yield Breach("J11", call.side, "id", f"id {name} is still in use by a request", related=related)
-            open_ones[_SHADOWED.format(name, call.order)] = open_ones.pop(name)
+            shadow = _SHADOWED.format(name, call.order)
+            open_ones[shadow] = open_ones.pop(name)
+            self._shadows.setdefault((call.side, name), []).append(shadow)
         open_ones[name] = call
 
     def nameless(self, side: str, error: object, mark: Mark) -> Iterator[Breach]:
@@ -104,17 +110,21 @@ class Requests:
     def _take(self, asker: str, name: str, fits: Callable[[Call], bool]) -> Call | None:
         """Take the oldest open request with this id; of several, the oldest one that the answer fits."""
         waiting = self._world.open[asker]
-        same = [found for found in waiting if found == name or found.startswith(f"{name} ")]
-        if len(same) > 1:
-            same = [found for found in same if fits(waiting[found])] or same
-        return waiting.pop(same[0]) if same else None
+        shadows = self._shadows.get((asker, name))
+        if not shadows:
+            return waiting.pop(name, None)
+        same = [*shadows[:_LOOKED_AT], *([name] if name in waiting else ())]
+        found = next((one for one in same if fits(waiting[one])), same[0])
+        if found != name:
+            shadows.remove(found)
+        return waiting.pop(found)
 
     def _nearly(self, asker: str, name: str) -> str | None:
         """The open request that an answer with this id was meant for, when only the type is wrong."""
         if name in self._world.answered[asker]:
             return None
         number = _number(name)
-        for found in self._world.open[asker]:
+        for found in islice(self._world.open[asker], _LOOKED_AT):
             if found.strip('"') == name.strip('"') or (number is not None and _number(found) == number):
                 return found
         return None
