@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from acpserver.llm import fields, listing
+from acpserver.llm import fields
 from acpserver.llm.anthropic_answer import AnthropicParser
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
+from acpserver.llm.listing import ListedModels
 from acpserver.llm.names import fit_id, fit_name
 from acpserver.llm.pairing import history_for
 from acpserver.llm.sse import SseDecoder
@@ -28,7 +29,7 @@ from acpserver.llm.types import (
     ToolCall,
     ToolResult,
 )
-from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
+from acpserver.llm.wire import HttpRequest, join_url, make_headers, origin, post
 
 VERSION = "2023-06-01"
 CALL_ID = re.compile("[A-Za-z0-9_-]{1,64}")
@@ -45,7 +46,7 @@ _BOUND = (5, 1)  # its thinking is only taken back behind the very prompt, tools
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
-class Anthropic:
+class Anthropic(ListedModels):
     """The dialect of servers with Anthropic's /v1/messages."""
 
     streams_json = False
@@ -80,18 +81,6 @@ class Anthropic:
         """The request for the list of models."""
         url = _url(endpoint, "/models", "limit=1000")
         return HttpRequest("GET", url, _headers(endpoint, "application/json"))
-
-    def model_names(self, value: object) -> list[str]:
-        """The names in the list of models."""
-        return listing.model_names(value)
-
-    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
-        """The list of models: servers other than Anthropic's have nothing else."""
-        return self.models(endpoint)
-
-    def model_details(self, value: object, model: str) -> ModelDetails:
-        """What the list says about the model."""
-        return listing.listed_details(value, model)
 
     def decoder(self) -> SseDecoder:
         """A decoder for one streamed answer."""

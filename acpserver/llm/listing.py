@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from acpserver.llm import fields
-from acpserver.llm.wire import ModelDetails
+from acpserver.llm.types import Endpoint
+from acpserver.llm.wire import HttpRequest, ModelDetails
 
 _WINDOW = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
 """Where OpenRouter and Kimi, vLLM, Groq, Mistral and LM Studio, and Anthropic put it."""
@@ -42,3 +43,23 @@ def listed_details(value: object, model: str) -> ModelDetails:
     """What a list says about one model; nothing when it is not there. Raises `ValueError` for no list."""
     found = (entry for entry in entries(value) if model in (entry.get("id"), entry.get("name")))
     return details_of(next(found, {}))
+
+
+class ListedModels:
+    """The half of a dialect that asks for models, where the list of them says all there is to know."""
+
+    def models(self, endpoint: Endpoint) -> HttpRequest:
+        """The request for the list of models."""
+        raise NotImplementedError
+
+    def model_names(self, value: object) -> list[str]:
+        """The names in the list."""
+        return model_names(value)
+
+    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
+        """The request for the list again."""
+        return self.models(endpoint)
+
+    def model_details(self, value: object, model: str) -> ModelDetails:
+        """What the list says about the model."""
+        return listed_details(value, model)

@@ -27,7 +27,15 @@ from acpserver.llm.types import (
     ToolResult,
     Usage,
 )
-from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
+from acpserver.llm.wire import (
+    HttpRequest,
+    ModelDetails,
+    function_tools,
+    join_url,
+    make_headers,
+    origin,
+    post,
+)
 
 
 class Ollama:
@@ -43,17 +51,7 @@ class Ollama:
             "stream": True,
         }
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = function_tools(request.tools)
         if request.effort:
             body["think"] = request.effort if "gpt-oss" in request.model else True
         # Without num_ctx Ollama cuts a long conversation down to a small default, and says nothing.

@@ -8,19 +8,19 @@ them (`openai_servers`). An Azure deployment is reached by its own URL with the 
 from __future__ import annotations
 
 from acpserver import jsontext
-from acpserver.llm import listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
+from acpserver.llm.listing import ListedModels
 from acpserver.llm.names import fit_id, fit_name
 from acpserver.llm.openai_answer import OpenAiParser
 from acpserver.llm.openai_servers import Server, server_at
 from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
-from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
+from acpserver.llm.wire import HttpRequest, function_tools, join_url, make_headers, origin, post
 
 
-class OpenAi:
+class OpenAi(ListedModels):
     """The dialect of every server with an OpenAI-compatible /chat/completions."""
 
     streams_json = False
@@ -37,17 +37,7 @@ class OpenAi:
         if server.asks_for_usage:
             body["stream_options"] = {"include_usage": True}
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = function_tools(request.tools)
         if request.max_tokens is not None:
             body[server.limit] = request.max_tokens
         headers = make_headers(endpoint, "text/event-stream", server.key_header, server.scheme)
@@ -60,18 +50,6 @@ class OpenAi:
         base = base.rstrip("/").removesuffix("/chat/completions") + question + query
         headers = make_headers(endpoint, "application/json", server.key_header, server.scheme)
         return HttpRequest("GET", join_url(base, "/models"), headers)
-
-    def model_names(self, value: object) -> list[str]:
-        """The names in the list of models; some servers send the bare list, or `models`."""
-        return listing.model_names(value)
-
-    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
-        """The list of models: many servers say more in it than the names."""
-        return self.models(endpoint)
-
-    def model_details(self, value: object, model: str) -> ModelDetails:
-        """What the list says about the model."""
-        return listing.listed_details(value, model)
 
     def decoder(self) -> SseDecoder:
         """A decoder for one streamed answer."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from acpserver import jsontext
-from acpserver.llm import listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
+from acpserver.llm.listing import ListedModels
 from acpserver.llm.names import fit_id, fit_name
 from acpserver.llm.openai_servers import server_at
 from acpserver.llm.pairing import history_for
@@ -28,14 +28,14 @@ from acpserver.llm.types import (
     ToolCall,
     ToolResult,
 )
-from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
+from acpserver.llm.wire import HttpRequest, join_url, make_headers, origin, post
 
 _CALL_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _THINKS = re.compile(r"(^|/)(o\d|gpt-[5-9]|codex|computer-use)")
 """Models that reason. The others refuse to be asked for encrypted reasoning."""
 
 
-class Responses:
+class Responses(ListedModels):
     """The dialect of OpenAI's /responses."""
 
     streams_json = False
@@ -76,18 +76,6 @@ class Responses:
         base, question, query = endpoint.base_url.strip().partition("?")
         base = base.rstrip("/").removesuffix("/responses") + question + query
         return HttpRequest("GET", join_url(base, "/models"), _headers(endpoint, "application/json"))
-
-    def model_names(self, value: object) -> list[str]:
-        """The names in the list of models."""
-        return listing.model_names(value)
-
-    def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
-        """The list of models."""
-        return self.models(endpoint)
-
-    def model_details(self, value: object, model: str) -> ModelDetails:
-        """What the list says about the model."""
-        return listing.listed_details(value, model)
 
     def decoder(self) -> SseDecoder:
         """A decoder for one streamed answer."""

@@ -15,7 +15,7 @@ from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.faults import Faults
 from acpserver.llm.sse import Item
-from acpserver.llm.types import Endpoint, Event, ModelRequest
+from acpserver.llm.types import Endpoint, Event, ModelRequest, ToolSpec
 
 KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
@@ -108,6 +108,11 @@ def post(url: str, headers: dict[str, str], body: dict[str, object]) -> HttpRequ
     return HttpRequest(
         "POST", url, headers | {"Content-Type": "application/json"}, jsontext.dumps(body).encode("ascii")
     )
+
+
+def function_tools(tools: Sequence[ToolSpec]) -> list[dict[str, object]]:
+    """The tools as OpenAI's chat completions want them told, and others after them."""
+    return [{"type": "function", "function": tool._asdict()} for tool in tools]
 
 
 def make_headers(
