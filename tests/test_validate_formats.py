@@ -179,6 +179,49 @@ def test_a_format_can_be_forced_and_must_exist() -> None:
     assert list(read([b"Loading\n"], "prefixed")) == []
 
 
+def noisy_prefixes(steps: list[Step]) -> list[bytes]:
+    """A log with other lines that hold directions and braces."""
+    noise = [b'INFO read config {"port": 3}\n', b"INFO server started {port: 3}\n"]
+    return [line for step in steps for line in (*noise, *prefixed("->", "<-")([step])[1:])]
+
+
+def noisy_objects(steps: list[Step]) -> list[bytes]:
+    """The log of a logger that writes JSON, with words beside each message and with other lines."""
+    noise = {"level": 30, "source": "agent", "msg": "listening", "data": {"port": 3}}
+    told = [{"level": 20, "source": step.side, "msg": "passed", "data": step.message} for step in steps]
+    return [_line(entry) for one in told for entry in (noise, one)]
+
+
+def after_much_noise(steps: list[Step]) -> list[bytes]:
+    """A long beginning without any message."""
+    return [*(f"starting {number}\n".encode() for number in range(100)), *WRITERS["sides"][1](steps)]
+
+
+def in_utf16(steps: list[Step]) -> list[bytes]:
+    """What PowerShell makes of the output of a program."""
+    return (
+        "".join(line.decode() for line in bare(steps)).replace("\n", "\r\n").encode("utf-16").splitlines(True)
+    )
+
+
+def cut_off(steps: list[Step]) -> list[bytes]:
+    """A recording whose last line was not written to its end."""
+    return [*bare(steps), b'{"jsonrpc":"2.0","meth']
+
+
+@pytest.mark.parametrize("writer", [noisy_prefixes, noisy_objects, after_much_noise, in_utf16, cut_off])
+def test_what_is_no_part_of_the_conversation_is_passed_over(writer: Writer) -> None:
+    steps = turn().steps
+    entries = list(read(writer(steps)))
+    assert [(one.sender, one.message) for one in entries] == [(one.side, one.message) for one in steps]
+
+
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
+def test_times_since_1970_in_any_unit(unit: int) -> None:
+    entry = {"time": int(BEGIN) * unit, "direction": "in", "message": {"jsonrpc": "2.0", "method": "m"}}
+    assert [one.time for one in read([_line(entry)])] == [BEGIN]
+
+
 def test_reading_is_lazy() -> None:
     taken = 0
 

@@ -10,7 +10,9 @@ Reads line by line, so that memory does not grow with the file. Four formats; `r
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
@@ -22,6 +24,7 @@ from acpserver.validate.sides import IN, OUT, Raw, with_sides
 
 FORMATS = ("lines", "wrapped", "prefixed", "zed")
 _PEEKED = 40  # lines that are looked at to recognise a format
+_PEEKED_AT_MOST = 2000  # when the first ones show none
 _DIRECTIONS = {
     OUT: "out outgoing send sent sending tx write wrote -> --> => ==> >> >>> > \u2192 \u25b6 \u2191",
     IN: "in incoming recv received receive receiving rx read <- <-- <= <== << <<< < \u2190 \u25c0 \u2193",
@@ -31,7 +34,10 @@ _DIRECTIONS = {
 _SIDES = {word: side for side, words in _DIRECTIONS.items() for word in words.split()}
 _DIRECTION_KEYS = ("direction", "_direction", "dir", "from", "sender", "side", "source", "stream")
 _MESSAGE_KEYS = ("message", "msg", "json", "data", "payload", "raw", "frame", "text", "line", "content")
+_LEVEL_KEYS = {"level", "lvl", "severity", "levelname", "log_level"}  # of the lines of a log
+_MARKS = {"jsonrpc", "method", "result", "error"}  # of a message, also of a faulty one
 _TIME_KEYS = ("time", "ts", "timestamp", "_timestamp", "at")
+_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))  # nano-, micro- and milliseconds since 1970
 _WORD = re.compile(
     r"[A-Za-z_]+->[A-Za-z_]+|[A-Za-z_]+|[-=]{1,2}>|<[-=]{1,2}|>{1,3}|<{1,3}|[\u2190-\u2193\u25b6\u25c0]"
 )
@@ -45,7 +51,13 @@ def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
     if format is not None and format not in FORMATS:
         raise ConfigError(f"--format {format}: not one of {', '.join(FORMATS)}")
     stream = iter(lines)
-    head = list(islice(stream, _PEEKED))
+    head: list[bytes] = []
+    while part := list(islice(stream, _PEEKED)):
+        if not head and part[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return read(_from_utf16(chain(part, stream)), format)
+        head += part
+        if format or head[0].strip() == b"[" or len(head) >= _PEEKED_AT_MOST or any(map(_looks_like, part)):
+            break
     chosen = format or recognise(head)
     numbered = enumerate(chain(head, stream), 1)
     raw = _zed(numbered) if chosen == "zed" else _by_line(numbered, chosen)
@@ -54,25 +66,41 @@ def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
 
 def recognise(head: Iterable[bytes]) -> str:
     """The format of a recording that begins like this."""
-    votes = {"lines": 0, "wrapped": 0, "prefixed": 0}
-    for number, line in enumerate(head):
-        value, problem = _parse(line)
-        if number == 0 and line.strip() == b"[":
-            return "zed"
-        if not problem and isinstance(value, dict):
-            votes["lines" if "jsonrpc" in value or _wrapping(value) is None else "wrapped"] += 1
-        elif _prefix(line.decode("utf-8", "replace")):
-            votes["prefixed"] += 1
-    return max(votes, key=lambda name: votes[name])
+    lines = list(head)
+    if lines and lines[0].strip() == b"[":
+        return "zed"
+    votes = Counter(map(_looks_like, lines))
+    return max(("lines", "wrapped", "prefixed"), key=lambda name: votes[name])
+
+
+def _looks_like(line: bytes) -> str:
+    """The format that one line speaks for, or ""."""
+    value, problem = _parse(line)
+    if not problem and isinstance(value, dict):
+        return "lines" if "jsonrpc" in value or _wrapping(value) is None else "wrapped"
+    return "prefixed" if _prefix(line.decode("utf-8", "replace")) else ""
+
+
+def _from_utf16(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines in UTF-16, as PowerShell writes them, in UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    rest = ""
+    for line in lines:  # they were split at a byte, not at a character
+        *whole, rest = (rest + decoder.decode(line)).split("\n")
+        yield from (text.encode("utf-8", "replace") + b"\n" for text in whole)
+    if rest:
+        yield rest.encode("utf-8", "replace")
 
 
 def _by_line(numbered: Iterable[tuple[int, bytes]], format: str) -> Iterator[Raw]:
     take = {"lines": _bare, "wrapped": _wrapped, "prefixed": _prefixed}[format]
+    is_ended = False
     for number, line in numbered:
-        if line.strip():
-            raw = take(number, line)
-            if raw is not None:
-                yield raw
+        is_cut = is_ended and not line.endswith(b"\n")  # only the last one can be
+        is_ended = line.endswith(b"\n")
+        raw = take(number, line) if line.strip() else None
+        if raw is not None and not (is_cut and raw.problem and raw.text.startswith("{")):
+            yield raw
 
 
 def _bare(number: int, line: bytes) -> Raw:
@@ -87,6 +115,8 @@ def _wrapped(number: int, line: bytes) -> Raw | None:
         return _bare(number, line) if isinstance(value, dict) and "jsonrpc" in value else None
     direction, holder = keys
     message = value[holder]
+    if _LEVEL_KEYS & value.keys() and not _is_like_a_message(message):
+        return None
     size = len(line)
     if isinstance(message, str) and (holder != "message" or message[:1] in ("{", "[")):
         inner = message.encode("utf-8", "replace")
@@ -102,10 +132,18 @@ def _wrapping(value: object) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return None
     direction = next((key for key in _DIRECTION_KEYS if str(value.get(key)).lower() in _SIDES), None)
-    holder = next((key for key in _MESSAGE_KEYS if isinstance(value.get(key), (dict, list, str))), None)
+    holders = [key for key in _MESSAGE_KEYS if isinstance(value.get(key), (dict, list, str))]
+    holder = next((key for key in holders if _is_like_a_message(value[key])), next(iter(holders), None))
     if holder is None and "message" in value:
         holder = "message"  # JSON that is no message
     return (direction, holder) if direction and holder else None
+
+
+def _is_like_a_message(value: object) -> bool:
+    """Whether this is a message, or should be one, and no words of a log."""
+    if isinstance(value, str):
+        return '"jsonrpc"' in value
+    return not _MARKS.isdisjoint(value) if isinstance(value, dict) else isinstance(value, list)
 
 
 def _prefixed(number: int, line: bytes) -> Raw | None:
@@ -117,6 +155,8 @@ def _prefixed(number: int, line: bytes) -> Raw | None:
     label, start = found
     body = text[start:].strip().encode("utf-8", "replace")
     value, problem = _parse(body)
+    if not _is_like_a_message(text[start:] if problem else value):
+        return None
     return Raw(number, _clock(text[:start]), label, value, _text(body), problem, len(body))
 
 
@@ -179,7 +219,7 @@ def _text(line: bytes) -> str:
 def _time(value: dict[str, object]) -> float | None:
     given = next((value[key] for key in _TIME_KEYS if key in value), None)
     if isinstance(given, (int, float)) and not isinstance(given, bool):
-        return given / 1000 if given > 1e11 else float(given)  # milliseconds
+        return float(given) / next((unit for limit, unit in _UNITS if given > limit), 1)
     return _clock(given) if isinstance(given, str) else None
 
 
