@@ -29,7 +29,7 @@ def loud(self, request, cancel):
     warnings.warn("a warning", stacklevel=1)
     logging.getLogger("someone.else").error("logged")
     logging.getLogger().addHandler(logging.StreamHandler(sys.stdout))
-    logging.getLogger("someone.else").error("logged on stdout")
+    logging.getLogger("someone.else").critical("logged on stdout")
     return quiet(self, request, cancel)
 offline.OfflineModel.stream = loud
 """
