@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,17 @@ def test_the_model_of_a_disabled_provider_is_not_sought_elsewhere(wanted: str) -
     assert not models.configured and models.default == "offline"
     models.disable("openai")
     assert models.missing == "The editor has disabled the provider anthropic"
+
+
+def test_a_gateway_that_is_set_again_and_again_leaves_nothing_behind() -> None:
+    models = Models(Config(others=set_up({}, {"OPENAI_API_KEY": "k", "MISTRAL_API_KEY": "k"}, {}, ())))
+    kept = models.provider("mistral/m")
+    made = []
+    for token in range(3):
+        models.route("openai", "openai", "http://127.0.0.1:1", {"Authorization": f"Bearer {token}"})
+        made.append(weakref.ref(models.provider("openai/m")))
+    assert [one() is None for one in made] == [True, True, False]
+    assert models.provider("mistral/m") is kept
 
 
 def test_lists_are_filtered_and_bounded() -> None:

@@ -97,6 +97,9 @@ class Models:
         wanted = self.endpoint(setup)
         with self._changing:
             if wanted not in self._http:
+                # What is set up so no more (a gateway whose token was renewed) keeps no connections.
+                current = {self.endpoint(one) for one in self._table.usable.values()}
+                self._http = {one: kept for one, kept in self._http.items() if one in current}
                 self._http[wanted] = HttpProvider(wanted)
             return self._http[wanted]
 
