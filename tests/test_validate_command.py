@@ -244,3 +244,37 @@ def test_what_a_terminal_would_obey_is_not_printed(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert b"a?[31m?b? (id 7) was never answered" in done.stdout
     assert b"\x1b" not in done.stdout
+
+
+def test_json_with_figures(clean: Path, capsys: Any) -> None:
+    assert main(["--output", "json", "--stats", str(clean)]) == 0
+    stats = json.loads(capsys.readouterr().out)["files"][0]["stats"]
+    assert (stats["messages"], stats["updates"]["tool_call"]) == (33, 2)
+    assert {"side": "client", "method": "session/new", "count": 1} in stats["sent"]
+    assert stats["latencies"]["session/prompt"]["count"] == 1
+    assert stats["firstChunk"]["max"] == pytest.approx(0.02, abs=1e-3)
+
+
+def test_the_page_does_not_replace_the_recording(clean: Path, capsys: Any) -> None:
+    before = clean.read_bytes()
+    assert main(["--html", str(clean), str(clean)]) == 2
+    assert clean.read_bytes() == before
+
+
+def test_sarif_names_files_by_address(tmp_path: Path, capsys: Any) -> None:
+    path = recorded(tmp_path / "a b#.jsonl", turn().set("prompt!", "result.stopReason", "stop"))
+    assert main(["--output", "sarif", str(path)]) == 1
+    assert "/a%20b%23.jsonl" in capsys.readouterr().out
+
+
+def test_a_whole_message_is_taken_out_of_its_envelope(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "message.json"
+    message = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": 7, "mcpServers": []}}
+    file.write_text("\ufeff" + json.dumps(message), encoding="utf-8")
+    assert main(["message", "session/new", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert out.count("    at ") == 1 and "    at params.cwd\n" in out
+    assert main(["message", "session/new", "--result", str(file)]) == 2
+    assert main(["message", "session/cancel", "--result", str(file)]) == 2
+    assert main(["message", "sessions/list", str(file)]) == 2
+    assert "an old name of session/list" in capsys.readouterr().err

@@ -20,13 +20,14 @@ from acpserver.errors import ConfigError
 from acpserver.validate import page
 from acpserver.validate.findings import ERROR, WARNING, Entry, Finding
 from acpserver.validate.formats import FORMATS
+from acpserver.validate.hints import for_method
 from acpserver.validate.probe import command as probe
 from acpserver.validate.recording import Report, Reporter
 from acpserver.validate.report_machine import OUTPUTS
 from acpserver.validate.report_text import Style, block, print_report, print_stats, wants_colour
 from acpserver.validate.rules import RULES, explain, summary
 from acpserver.validate.schemas import Judge
-from acpserver.validate.validator import Validator, excerpt_of
+from acpserver.validate.validator import Validator, excerpt_of, quotable
 from acpserver.version import __version__
 
 NO_FAULTS, FAULTS, CANNOT = 0, 1, 2
@@ -74,10 +75,16 @@ def parser() -> argparse.ArgumentParser:
     _add_checks(root)
     root.add_argument("--output", choices=("text", *OUTPUTS), default="text", help="what is printed")
     root.add_argument("--html", metavar="FILE", help="write a page that shows the conversation (one FILE)")
-    root.add_argument("--stats", action="store_true", help="print counts, sizes and times too")
-    root.add_argument("--quiet", action="store_true", help="print only the summary")
-    root.add_argument("--max", type=int, metavar="N", help="print at most N findings of each recording")
+    root.add_argument("--stats", action="store_true", help="print counts, sizes and times too (text, json)")
+    root.add_argument("--quiet", action="store_true", help="print only the summary (text)")
+    root.add_argument("--max", type=_count, metavar="N", help="print at most N findings of each (text)")
     return root
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of findings")
+    return int(text)
 
 
 def _add_checks(target: argparse.ArgumentParser) -> None:
@@ -90,6 +97,9 @@ def _files(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     if options.html and len(options.files) > 1:
         raise ConfigError("--html shows one recording; give one FILE")
+    if options.html and all(map(os.path.exists, (options.html, options.files[0]))):
+        if os.path.samefile(options.html, options.files[0]):
+            raise ConfigError("--html names the recording itself, which would be lost")
     style = Style(wants_colour(sys.stdout), options.quiet, options.max)
     reports: list[tuple[str, Report]] = []
     has_faults = False
@@ -103,7 +113,7 @@ def _files(arguments: list[str]) -> int:
         if options.stats:
             print_stats(sys.stdout, report.stats)
     if options.output != "text":
-        sys.stdout.write(OUTPUTS[options.output](reports) + "\n")
+        sys.stdout.write(OUTPUTS[options.output](reports, options.stats) + "\n")
     sys.stdout.flush()
     return FAULTS if has_faults else NO_FAULTS
 
@@ -138,7 +148,7 @@ def _message(arguments: list[str]) -> int:
     """Judge the params, the result or the error of one message."""
     own = argparse.ArgumentParser(prog="acp-validate message", description="Judge one message.")
     own.add_argument("method", metavar="METHOD", help="such as session/new")
-    own.add_argument("file", metavar="FILE", help="the JSON text of it; - is stdin")
+    own.add_argument("file", metavar="FILE", help="the JSON text of it, or of the whole message; - is stdin")
     parts = own.add_mutually_exclusive_group()
     for part in ("params", "result", "error"):
         parts.add_argument(
@@ -149,22 +159,30 @@ def _message(arguments: list[str]) -> int:
     judge = Judge(options.schema, options.unstable, options.pedantic)
     known = judge.method(options.method)
     if known is None:
-        raise ConfigError(f"{options.method}: no method of the protocol")
+        hint = for_method(options.method, judge.methods())
+        raise ConfigError(f"{options.method}: no method of the protocol{hint and '; ' + hint}")
+    part = options.part or "params"
+    if part != "params" and known.result is None:
+        raise ConfigError(f"{options.method} is a notification; nothing answers it")
     with _opened(options.file) as file:
-        text = file.read().decode("utf-8", "replace")
+        text = file.read().decode("utf-8-sig", "replace")
     try:
         value = jsontext.loads(text)
     except ValueError as error:
         raise ConfigError(f"{options.file}: not JSON: {error}") from None
+    if isinstance(value, dict) and "jsonrpc" in value:  # the message with its envelope
+        if part not in value and part != "params":
+            raise ConfigError(f"{options.file}: this message has no {part}")
+        value = value.get(part)
     receiver = "agent" if known.receiver == "agent" else "client"
     sender = "client" if receiver == "agent" else "agent"
-    if options.part == "error":
+    if part == "error":
         found = judge.error(receiver, value)
-    elif options.part == "result":
+    elif part == "result":
         found = judge.result(receiver, options.method, value)
     else:
         found = judge.params(sender, options.method, value)
-    entry = Entry(1, None, sender, value, " ".join(text.split()))
+    entry = quotable(Entry(1, None, sender, {part: value}, " ".join(text.split())))
     for breach in found:
         excerpt = excerpt_of(entry, breach.path)
         told = Finding(breach.rule, breach.level, breach.side, 1, None, breach.path, breach.text, excerpt)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from acpserver.validate.findings import ERROR, INFO, WARNING, Finding
 from acpserver.validate.recording import Report
 from acpserver.validate.rules import RULES
+from acpserver.validate.stats import Samples, Stats
 from acpserver.version import __version__
 
 Reports = Sequence[tuple[str, Report]]
@@ -17,9 +20,9 @@ Reports = Sequence[tuple[str, Report]]
 _SARIF_LEVELS = {ERROR: "error", WARNING: "warning", INFO: "note"}
 
 
-def as_json(reports: Reports) -> str:
-    """One object: for each recording its counts and findings."""
-    files = [
+def as_json(reports: Reports, with_stats: bool = False) -> str:
+    """One object: for each recording its counts, its findings and, if wanted, its figures."""
+    files: list[dict[str, object]] = [
         {
             "file": name,
             "messages": report.messages,
@@ -27,13 +30,43 @@ def as_json(reports: Reports) -> str:
             "warnings": report.counts[WARNING],
             "remarks": report.counts[INFO],
             "findings": [finding._asdict() for finding in report.findings],
+            **({"stats": _stats(report.stats)} if with_stats else {}),
         }
         for name, report in reports
     ]
     return json.dumps({"version": __version__, "files": files}, indent=2)
 
 
-def as_sarif(reports: Reports) -> str:
+def _stats(stats: Stats) -> dict[str, object]:
+    """The figures; times in seconds, null where no times were recorded."""
+    has_times = stats.begin is not None and stats.end is not None
+    return {
+        "messages": stats.messages,
+        "bytes": stats.size,
+        "seconds": stats.end - stats.begin if stats.begin is not None and stats.end is not None else None,
+        "longestSilence": stats.silence if has_times else None,
+        "sent": [
+            {"side": side, "method": name, "count": count}
+            for (side, name), count in sorted(stats.calls.items())
+        ],
+        "updates": dict(stats.updates),
+        "messageBytes": {name: _samples(sizes) for name, sizes in sorted(stats.sizes.items())},
+        "latencies": {name: _samples(times) for name, times in sorted(stats.latencies.items())},
+        "firstChunk": _samples(stats.first_chunk),
+        "chunksPerSecond": _samples(stats.chunk_rate),
+    }
+
+
+def _samples(samples: Samples) -> dict[str, float]:
+    return {
+        "count": samples.count,
+        "p50": samples.quantile(0.5),
+        "p95": samples.quantile(0.95),
+        "max": samples.greatest,
+    }
+
+
+def as_sarif(reports: Reports, with_stats: bool = False) -> str:
     """SARIF, which code hosts show beside the file."""
     used = sorted({finding.rule for _, report in reports for finding in report.findings})
     rules = [
@@ -58,7 +91,7 @@ def as_sarif(reports: Reports) -> str:
 def _result(name: str, finding: Finding) -> dict[str, object]:
     place = f" ({finding.path})" if finding.path else ""
     region = {"startLine": max(finding.line, 1)}
-    location = {"physicalLocation": {"artifactLocation": {"uri": name}, "region": region}}
+    location = {"physicalLocation": {"artifactLocation": {"uri": quote(os.fsencode(name))}, "region": region}}
     return {
         "ruleId": finding.rule,
         "level": _SARIF_LEVELS[finding.level],
@@ -67,7 +100,7 @@ def _result(name: str, finding: Finding) -> dict[str, object]:
     }
 
 
-def as_junit(reports: Reports) -> str:
+def as_junit(reports: Reports, with_stats: bool = False) -> str:
     """JUnit: a suite for each recording, a case for each rule that can be judged; broken ones fail."""
     suites = [_suite(name, report) for name, report in reports]
     return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "".join(suites) + "</testsuites>"
@@ -101,4 +134,5 @@ def _xml(text: str) -> str:
     )
 
 
-OUTPUTS: dict[str, Callable[[Reports], str]] = {"json": as_json, "sarif": as_sarif, "junit": as_junit}
+OUTPUTS: dict[str, Callable[[Reports, bool], str]] = {"json": as_json, "sarif": as_sarif, "junit": as_junit}
+"""By the name on the command line; the figures stand in JSON only, the other two have no place for them."""
