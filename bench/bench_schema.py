@@ -60,8 +60,8 @@ TOOL_CALL = update(
     title="Edit main.py",
     kind="edit",
     status="pending",
-    content=[{"type": "diff", "path": "/work/main.py", "oldText": "a\n", "newText": "b\n"}],
-    locations=[{"path": "/work/main.py", "line": 3}],
+    content=[{"type": "diff", "path": "/project/main.py", "oldText": "a\n", "newText": "b\n"}],
+    locations=[{"path": "/project/main.py", "line": 3}],
     rawInput={"path": "main.py", "old": "a", "new": "b"},
 )
 PROMPT: dict[str, object] = {"sessionId": "0b1d6c1e", "prompt": [{"type": "text", "text": "hello"}]}
