@@ -86,3 +86,41 @@ def test_a_server_ends_with_its_session_and_not_before(method: str) -> None:
 def servers_of(editor: Editor) -> list[psutil.Process]:
     children = psutil.Process(editor.process.pid).children(recursive=True)
     return [child for child in children if "tests.fakes.mcp_server" in child.cmdline()]
+
+
+def test_row_041_a_server_does_not_outlive_a_killed_agent(tmp_path: Path) -> None:
+    """The agent was killed, and the servers that it had started went on."""
+    with Editor("--model", "offline") as editor:
+        editor.initialize()
+        session = editor.new_session(REPOSITORY, mcpServers=[spec("files", "ignore-end")])
+        assert editor.prompt(session, "say fine").wait(10.0) == "end_turn"
+        running = servers_of(editor)
+        assert len(running) == 1
+        editor.kill()
+        _, alive = psutil.wait_procs(running, timeout=2.0)
+        assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+        editor.close(status=-9)
+
+
+def test_row_042_a_server_that_ignores_its_end_does_not_hold_up_the_agents() -> None:
+    """A server stayed when its input ended, and the agent with it."""
+    with Editor("--model", "offline") as editor:
+        editor.initialize()
+        session = editor.new_session(REPOSITORY, mcpServers=[spec("files", "ignore-end")])
+        assert editor.prompt(session, "say fine").wait(10.0) == "end_turn"
+        running = servers_of(editor)
+        assert len(running) == 1
+        editor.close(timeout=3.0)
+        assert not any(process.is_running() for process in running)
+
+
+def test_rows_192_242_a_noisy_server_works_all_the_same() -> None:
+    """Log lines on stdout, a megabyte on stderr, ids as text: a server that works was given up."""
+    noisy = spec("files", "chatter", "flood-stderr", "early-note", "string-ids")
+    with FakeLlm() as server, Editor(*model(server), permission="allow_once") as editor:
+        server.script(tool_call("mcp__files__echo", {"text": "ping"}), text("done"))
+        editor.initialize()
+        turn = editor.prompt(editor.new_session(REPOSITORY, mcpServers=[noisy]), "use the tool")
+        assert turn.wait(10.0) == "end_turn"
+        assert turn.thoughts == ""
+        assert server.requests[1].body["messages"][-1]["content"] == "echo: ping"
