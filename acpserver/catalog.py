@@ -8,6 +8,7 @@ of a provider or a model comes first.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -81,6 +82,7 @@ KNOWN = (
         ("OPENAI_API_KEY",),
         ("OPENAI_BASE_URL",),
         (
+            ModelInfo("gpt-6.2-sol", 1_050_000, 128_000, Price(2, 10, 0.1), True, True),
             ModelInfo("gpt-5.5", 1_050_000, 128_000, Price(5, 30, 0.5), True, True),
             ModelInfo("gpt-5.4", 1_050_000, 128_000, Price(2.5, 15, 0.25), True, True),
             ModelInfo("gpt-5.4-mini", None, 128_000, Price(0.75, 4.5, 0.075), True, True),
@@ -100,6 +102,8 @@ KNOWN = (
         "https://generativelanguage.googleapis.com/v1beta",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         models=(
+            # At half price until the end of 2026.
+            ModelInfo("gemini-3.8-flash", 1_048_576, 65_536, Price(0.75, 3.75, 0.075), True, True),
             ModelInfo("gemini-3-flash-preview", 1_048_576, 65_536, Price(0.5, 3), True, True),
             ModelInfo("gemini-3.1-pro-preview", 1_048_576, 65_536, Price(2, 12, 0.2), True, True),
         ),
@@ -167,6 +171,8 @@ KNOWN = (
 )  # fmt: skip
 """Where several could be used and nobody says which, the one that comes first here is."""
 
+_OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com(/|$)")
+
 DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
 """The names that `llm.dialects` knows."""
 
@@ -174,6 +180,11 @@ DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
 def known(name: str) -> KnownProvider | None:
     """The known provider of this name."""
     return next((provider for provider in KNOWN if provider.name == name), None)
+
+
+def usual_dialect(base_url: str) -> str:
+    """How a server is spoken to that nobody says more of. OpenAI has tools for newer models in one way only."""
+    return "openai-responses" if _OPENAI.match(base_url) else "openai"
 
 
 def speaker(dialect: str) -> KnownProvider:

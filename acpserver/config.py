@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acpserver import config_file, credentials, provider_setup
-from acpserver.catalog import DIALECTS, KNOWN, ModelInfo, known, speaker
+from acpserver.catalog import DIALECTS, KNOWN, ModelInfo, known, speaker, usual_dialect
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
@@ -105,12 +105,13 @@ class Config(NamedTuple):
         if not (self.base_url or self.dialect or self.api_key_env):
             return None
         vendor = speaker(self.dialect or "openai")
+        base_url = self.base_url or vendor.base_url
         model = ModelInfo(self.model, self.context_window, images=self.images)
         return ProviderSetup(
             MAIN,
-            self.base_url or vendor.base_url,
-            self.dialect or "openai",
-            self.base_url or vendor.base_url,
+            base_url,
+            self.dialect or usual_dialect(base_url),
+            base_url,
             self.api_key,
             self.key_variable,
             needs_key=not self.base_url and bool(vendor.key_variables),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from acpserver.catalog import KNOWN, KnownProvider, ModelInfo, Price, known
+from acpserver.catalog import KNOWN, KnownProvider, ModelInfo, Price, known, usual_dialect
 
 MAIN = "main"
 """The name of the endpoint of the flat settings; its models are called by their bare names."""
@@ -108,7 +108,7 @@ def _known(
         provider.name,
         provider.title,
         provider.dialect,
-        (url or provider.base_url).rstrip("/"),
+        provider.base_url,
         api_key=key or stored,
         key_variable=variable or next(iter(provider.key_variables), ""),
         key_is_stored=bool(stored and not key),
@@ -121,16 +121,16 @@ def _known(
     )
     if not provider.key_variables and not url:
         return setup._replace(base_url="")  # a local server that nobody has spoken of
-    return _elsewhere(setup) if url else setup
+    return _elsewhere(setup, url) if url else setup
 
 
-def _elsewhere(setup: ProviderSetup) -> ProviderSetup:
+def _elsewhere(setup: ProviderSetup, url: str) -> ProviderSetup:
     """The provider at another address: what is known of the vendor's own server need not hold there.
 
     Servers that only resemble OpenAI's speak its older dialect.
     """
-    dialect = "openai" if setup.dialect == "openai-responses" else setup.dialect
-    return setup._replace(dialect=dialect, open_list=False)
+    dialect = usual_dialect(url) if setup.dialect == "openai-responses" else setup.dialect
+    return setup._replace(dialect=dialect, base_url=url.rstrip("/"), open_list=False)
 
 
 def _given(
@@ -144,11 +144,12 @@ def _given(
     base = known(name)
     variable = str(one.get("apiKeyEnv", ""))
     if base is None:
-        setup = ProviderSetup(name, name, "openai", "", stored.get(name, ""), needs_key=bool(variable))
+        dialect = usual_dialect(str(one["baseUrl"]))
+        setup = ProviderSetup(name, name, dialect, "", stored.get(name, ""), needs_key=bool(variable))
     else:
         setup = _known(base, environ, stored.get(name, ""), reserved)
         if "baseUrl" in one:
-            setup = _elsewhere(setup)._replace(needs_key=bool(variable))
+            setup = _elsewhere(setup, str(one["baseUrl"]))._replace(needs_key=bool(variable))
         elif not base.key_variables:
             setup = setup._replace(base_url=setup.base_url or base.base_url)
     if variable:
@@ -164,7 +165,7 @@ def _given(
     return setup._replace(
         title=str(one.get("title", setup.title)),
         dialect=str(one.get("dialect", setup.dialect)),
-        base_url=str(one.get("baseUrl", setup.base_url)).rstrip("/"),
+        base_url=str(one.get("baseUrl", setup.base_url)).strip().rstrip("/"),
         headers=tuple(one.get("headers", {}).items()),
         models=(*models, *(model for model in setup.models if model.name not in listed)),
     )

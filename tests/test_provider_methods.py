@@ -66,7 +66,7 @@ def test_a_gateway_gets_the_calls_and_not_the_users_key(gateway: FakeLlm, tmp_pa
         turn = client.prompt(session, "hi")
         assert turn.wait() == "end_turn" and turn.text == "through the gateway"
         request = gateway.requests[-1]
-        assert request.body["model"] == "gpt-5.5"
+        assert request.body["model"] == "gpt-6.2-sol"
         assert request.headers["authorization"] == f"Bearer {TOKEN}"
         assert KEY not in json.dumps(request.headers) + request.raw_body.decode()
         shown = json.dumps(listed(client)["openai"])

@@ -101,6 +101,17 @@ def test_another_address_needs_no_key_and_gets_the_older_dialect() -> None:
     assert only("openai", OPENAI_API_KEY="k").dialect == "openai-responses"
 
 
+@pytest.mark.parametrize("host", ["https://api.openai.com/v1", "https://eu.api.openai.com/v1"])
+def test_openai_itself_is_asked_in_the_way_in_which_its_models_have_tools(host: str) -> None:
+    assert only("openai", OPENAI_BASE_URL=host, OPENAI_API_KEY="k").dialect == "openai-responses"
+    assert only("openai", OPENAI_BASE_URL="https://api.openai.com.example/v1").dialect == "openai"
+    assert set_up({"x": {"baseUrl": host}}, {}, {}, ())[0].dialect == "openai-responses"
+    assert set_up({"x": {"baseUrl": host, "dialect": "openai"}}, {}, {}, ())[0].dialect == "openai"
+    environ = {"ACPSERVER_BASE_URL": host, "ACPSERVER_MODEL": "m", "ACPSERVER_HOME": "/nowhere"}
+    main = load({}, environ).main
+    assert main and main.dialect == "openai-responses"
+
+
 def test_an_address_without_a_scheme_is_not_called_in_the_clear() -> None:
     assert only("openai", OPENAI_BASE_URL="gw.example/v1", OPENAI_API_KEY="k").base_url == "gw.example/v1"
 
@@ -297,7 +308,7 @@ def test_lists_are_filtered_and_bounded() -> None:
     assert models.take_lists({"openai": names}) is False
     assert "openai/gpt-9" in models.ids and not [name for name in models.ids if "embedding" in name]
     assert len(models.ids) == len(set(models.ids)) <= before + MOST_LISTED
-    assert models.default == "openai/gpt-5.5"
+    assert models.default == "openai/gpt-6.2-sol"
 
 
 # -- Lists, fetched --
