@@ -183,7 +183,7 @@ def known(name: str) -> KnownProvider | None:
 
 
 def usual_dialect(base_url: str) -> str:
-    """How a server is spoken to that nobody says more of. OpenAI has tools for newer models in one way only."""
+    """How a server is spoken to by default. OpenAI gives tools to its newer models in one way only."""
     return "openai-responses" if _OPENAI.match(base_url) else "openai"
 
 
