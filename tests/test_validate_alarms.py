@@ -67,6 +67,25 @@ def options_that_come_and_go() -> Talk:
     return talk
 
 
+def loaded_in_mid_turn() -> Talk:
+    """A session is loaded while its second turn runs, and the message that was begun goes on."""
+    talk = turn()
+    talk.client("prompt2", id=3, method="session/prompt", params={"sessionId": "s-1", "prompt": text()})
+    talk.chunk("begun", messageId="m-9")
+    params = {"sessionId": "s-1", "cwd": "/p/../p", "mcpServers": []}
+    talk.client("load", id=4, method="session/load", params=params)
+    talk.update("asked", "user_message_chunk", content=text()[0])
+    talk.chunk("again", messageId="m-9").agent("load!", id=4, result={})
+    return talk.chunk("more", messageId="m-9").agent("prompt2!", id=3, result={"stopReason": "end_turn"})
+
+
+def a_folder_in_two_unicode_forms() -> Talk:
+    """What an editor on macOS and one elsewhere call the same folder."""
+    talk = turn().set("new", "params.cwd", "/p/gr\u00fcn")
+    params = {"sessionId": "s-1", "cwd": "/p/gru\u0308n", "mcpServers": []}
+    return talk.ask("resume", 5, "session/resume", params)
+
+
 def cut_off_after_a_cancel() -> Talk:
     """A recording that ends when a turn with an open permission has just been cancelled."""
     talk = cancelled()
@@ -83,6 +102,8 @@ def cut_off_after_a_cancel() -> Talk:
         slow_beside_a_turn,
         terminals_of_two_sessions,
         options_that_come_and_go,
+        loaded_in_mid_turn,
+        a_folder_in_two_unicode_forms,
         cut_off_after_a_cancel,
     ],
 )

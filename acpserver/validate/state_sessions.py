@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterator
 
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, WARNING
@@ -199,7 +200,8 @@ class Sessions:
             )
         session.is_open, session.cwd = True, session.cwd or cwd
         session.is_loaded = call.method == "session/load"
-        session.turn_count = 0
+        if not session.turns:
+            session.turn_count = 0
 
     def _closed(self, answer: Answer) -> Iterator[Breach]:
         session = self._world.session(answer.call.session)
@@ -257,7 +259,8 @@ class Sessions:
 
 def _is_same(one: str, other: str) -> bool:
     """Whether two paths are spellings of one folder, as far as the text shows it."""
-    return posixpath.normpath(one) == posixpath.normpath(other)
+    first, second = (posixpath.normpath(unicodedata.normalize("NFC", path)) for path in (one, other))
+    return first == second
 
 
 def is_absolute(path: str) -> bool:
