@@ -361,6 +361,24 @@ def test_a_trace_that_cannot_be_written_is_said_before_anything_starts(tmp_path:
         assert read_all(process.stderr).startswith(b"acp-validate: ")
 
 
+def test_a_schema_that_is_not_there_is_said_before_anything_starts() -> None:
+    with proxied(ECHO, "--schema", "/no/such/file") as process:
+        assert process.wait(SECONDS) == 2
+        assert b"/no/such/file" in read_all(process.stderr)
+
+
+def test_a_file_that_is_no_schema_does_not_end_the_watch(tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text("{}")
+    with proxied(ECHO, "--schema", str(file)) as process:
+        assert process.stdin
+        write_and_close(process.stdin, b"noise\n")
+        assert process.wait(SECONDS) == 0
+        told = read_all(process.stderr)
+    assert b"not a JSON Schema with $defs; the built-in schema is used" in told
+    assert b"error T2 agent" in told and b"Traceback" not in told
+
+
 class TestFeed:
     def test_a_slow_judge_is_told_how_much_it_missed(self) -> None:
         reader, writer = os.pipe()
@@ -423,3 +441,11 @@ class TestJudge:
         assert "fell behind: 500 bytes of the client were not checked; from here on" in text
         assert "acp-validate:4:" in text
         assert "acp-validate:3:" not in text
+
+    def test_after_a_gap_nobody_is_blamed_for_an_answer_that_may_have_been_in_it(self) -> None:
+        report = io.BytesIO()
+        judge = Judge(Validator(), report)
+        judge.take(Frame(CLIENT, 1.0, 0, INITIALIZE + b"[]\n"))
+        judge.take(Frame(AGENT, 2.0, 500, b"}\n"))
+        judge.finish(verbose=True)
+        assert report.getvalue().count(b" error ") == 1  # the batch itself

@@ -64,9 +64,11 @@ def run(args: argparse.Namespace) -> int:
     command = agent_command(args.agent)
     if not command:
         return _say("name the agent after --, for example: acp-validate run -- my-agent --acp", 2)
-    for path in filter(None, (args.trace, args.report)):
+    written = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    for path, how in ((args.trace, written), (args.report, written), (args.schema, os.O_RDONLY)):
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            if path:
+                os.close(os.open(path, how, 0o600))
         except OSError as error:
             return _say(str(error), 2)
     signals = _Signals()

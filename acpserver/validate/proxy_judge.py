@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from acpserver import system
+from acpserver.errors import ConfigError
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, WARNING, Entry, Finding
 from acpserver.validate.live import Lines, entry_of, trace_line
 from acpserver.validate.proxy_feed import CLOSING, Frame, frames
@@ -27,8 +28,8 @@ from acpserver.validate.validator import Validator
 NAME = "acp-validate"  # begins every line, since stderr is the agent's too
 KILL_AFTER = 0.5  # seconds that the agent of a killed proxy has to notice the end of its input
 
-ALONE = frozenset({"T1", "T2", "J1", "J4", "J5", "J10", "schema"})
-"""Rules that need one message only; they are still judged after something was missed."""
+ALONE = frozenset({"T1", "T2", "J1", "J5", "J10", "schema"})
+"""Rules that one message can break by itself; so far they are still judged after something was missed."""
 
 
 def main() -> int:
@@ -38,8 +39,7 @@ def main() -> int:
     with contextlib.ExitStack() as files:
         report = files.enter_context(open(args.report, "ab", buffering=0)) if args.report else None
         trace = files.enter_context(open(args.trace, "ab", buffering=0)) if args.trace else None
-        schema = Path(args.schema) if args.schema else None
-        validator = Validator(pedantic=args.pedantic, unstable=args.unstable, schema=schema)
+        validator = _validator(args.pedantic, args.unstable, Path(args.schema) if args.schema else None)
         judge = Judge(validator, report or sys.stderr.buffer, trace)
         in_peace = False
         for frame in frames(sys.stdin.buffer):
@@ -49,6 +49,15 @@ def main() -> int:
     if not in_peace:
         _end_orphan(args.agent_pid)
     return 0
+
+
+def _validator(pedantic: bool, unstable: bool, schema: Path | None) -> Validator:
+    """What judges. A file that is no schema must not end the watch over the agent and the trace."""
+    try:
+        return Validator(pedantic=pedantic, unstable=unstable, schema=schema)
+    except ConfigError as error:
+        sys.stderr.write(f"{NAME}: {error}; the built-in schema is used\n")
+        return Validator(pedantic=pedantic, unstable=unstable)
 
 
 class Judge:
@@ -78,7 +87,8 @@ class Judge:
         now = time.time()
         for sender, lines in self._lines.items():
             self._look_at(sender, now, lines.rest())
-        self._tell(self._validator.finish())
+        if not self._missed:
+            self._tell(self._validator.finish())
         if verbose or any(self._counts.values()):
             errors, warnings = self._counts[ERROR], self._counts[WARNING]
             self._write(f"{NAME}: {self._number} messages, {errors} errors, {warnings} warnings")
@@ -101,7 +111,8 @@ class Judge:
 
     def _tell(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
-            if self._missed and finding.rule not in ALONE:
+            is_alone = finding.rule in ALONE and finding.related is None
+            if self._missed and not is_alone:
                 continue
             if finding.level in self._counts:
                 self._counts[finding.level] += 1
