@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from acpserver.validate.probe.command import GROUPS, conversation, line, ordered, probe, prompts
@@ -137,7 +139,7 @@ def test_every_scenario_names_a_rule_and_a_group() -> None:
 
 def test_a_verdict_is_one_line() -> None:
     text = line(Verdict(FAIL, "J4", "malformed/nan", "two\nlines \x1b"), coloured=False)
-    assert text == "FAIL J4     malformed/nan: two lines \x1b\n"
+    assert text == "FAIL J4     malformed/nan: two lines ?\n"
     assert list(conversation([], [], set()))[0].status == PASS
 
 
@@ -203,3 +205,21 @@ def test_what_cannot_run_is_status_2(arguments: list[str]) -> None:
     done = command(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("acp-validate: ")
+
+
+def test_a_probe_that_is_ended_leaves_no_agent() -> None:
+    agent = "import time; time.sleep(100)"
+    command = [sys.executable, "-m", "acpserver.validate.command", "probe", "--", sys.executable, "-c", agent]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 10
+        children: list[psutil.Process] = []
+        while not children and time.monotonic() < deadline:
+            time.sleep(0.05)
+            children = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 130
+        assert children and not any(child.is_running() for child in children)
+    finally:
+        process.kill()
+        process.wait()

@@ -60,9 +60,9 @@ def block(name: str, finding: Finding, style: Style = PLAIN) -> str:
     """One finding in full, without a line end."""
     when = "" if finding.time is None else f" {_clock(finding.time)}"
     head = f"{style.paint(finding.level, finding.level)} {style.paint('bold', finding.rule)}"
-    lines = [f"{_plain(name)}:{finding.line}:{when} {head} {finding.side}: {_plain(finding.text)}"]
+    lines = [f"{plain(name)}:{finding.line}:{when} {head} {finding.side}: {plain(finding.text)}"]
     if finding.path:
-        lines.append(f"    at {style.paint('bold', _plain(finding.path))}")
+        lines.append(f"    at {style.paint('bold', plain(finding.path))}")
     if finding.excerpt:
         lines.extend(f"    {line}" for line in _marked(finding, style))
     if finding.related is not None:
@@ -79,9 +79,7 @@ def summary(name: str, report: Report, style: Style = PLAIN) -> str:
         parts.append(_count(counts[INFO], "remark"))
     who = f"; wrong: {' and '.join(sorted(sides))}" if sides else ""
     worst = ERROR if counts[ERROR] else WARNING if counts[WARNING] else "dim"
-    return style.paint(
-        worst, f"{_plain(name)}: {_count(report.messages, 'message')}, {', '.join(parts)}{who}"
-    )
+    return style.paint(worst, f"{plain(name)}: {_count(report.messages, 'message')}, {', '.join(parts)}{who}")
 
 
 def print_stats(stream: TextIO, stats: Stats) -> None:
@@ -91,16 +89,16 @@ def print_stats(stream: TextIO, stats: Stats) -> None:
         lines.append(f"time {stats.end - stats.begin:.3f} s, longest silence {stats.silence:.3f} s")
     lines.append("sent:")
     for (side, method), count in sorted(stats.calls.items()):
-        lines.append(f"  {side:<7} {_plain(method):<28} {count}")
+        lines.append(f"  {side:<7} {plain(method):<28} {count}")
     for kind, count in stats.updates.most_common():
-        lines.append(f"    {_plain(kind):<32} {count}")
+        lines.append(f"    {plain(kind):<32} {count}")
     lines.append("bytes of a message (median, 95 %, greatest):")
     for method, sizes in sorted(stats.sizes.items()):
-        lines.append(f"  {_plain(method) or '(no message)':<36} {_row(sizes, 0)}")
+        lines.append(f"  {plain(method) or '(no message)':<36} {_row(sizes, 0)}")
     if stats.latencies:
         lines.append("answered after ms (median, 95 %, greatest):")
         rows = sorted(stats.latencies.items())
-        lines += [f"  {_plain(name):<36} {_row(times, 1, 1000)}" for name, times in rows]
+        lines += [f"  {plain(name):<36} {_row(times, 1, 1000)}" for name, times in rows]
     if stats.first_chunk.count:
         lines.append(f"first chunk after ms (median, 95 %, greatest): {_row(stats.first_chunk, 1, 1000)}")
     if stats.chunk_rate.count:
@@ -131,7 +129,7 @@ def _folded(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
 
 def _marked(finding: Finding, style: Style) -> list[str]:
     """The excerpt, with the place marked: underlined, or by a line of carets."""
-    text = _plain(finding.excerpt)
+    text = plain(finding.excerpt)
     name = finding.path.rpartition(".")[2].partition("[")[0]
     at = text.find(f'"{name}"') if name else -1
     if at < 0:
@@ -142,7 +140,7 @@ def _marked(finding: Finding, style: Style) -> list[str]:
     return [text, " " * at + "^" * (end - at)]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """`text` without what a terminal would obey or no encoding can hold: recordings hold anything."""
     return "".join(c if c.isprintable() else "?" for c in text)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import time
 from collections import Counter
@@ -38,6 +39,7 @@ from acpserver.validate.probe.verdict import (
     Skipped,
     Verdict,
 )
+from acpserver.validate.report_text import plain
 
 PROMPT_KEYS = ("hello", "tool", "permission", "read", "write", "terminal", "slow", "plan")
 GROUPS = (
@@ -124,6 +126,10 @@ def run(args: argparse.Namespace) -> int:
     )
     if settings.traces is not None:
         settings.traces.mkdir(parents=True, exist_ok=True)
+    for name in ("SIGTERM", "SIGHUP"):  # as Ctrl-C: the agent is in a group of its own, and must not stay
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     stage = Stage(settings)
     verdicts: list[Verdict] = []
     try:
@@ -212,7 +218,7 @@ def line(verdict: Verdict, coloured: bool) -> str:
     status = f"{verdict.status:<4}"
     if coloured:
         status = f"\x1b[{_COLOURS[verdict.status]}m{status}\x1b[0m"
-    text = " ".join(verdict.text.split())
+    text = plain(" ".join(verdict.text.split()))
     return f"{status} {verdict.rule:<6} {verdict.name}{': ' if text else ''}{text}\n"
 
 
