@@ -83,6 +83,19 @@ class CancelFlag:
         finally:
             remove()
 
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[CancelFlag]:
+        """A flag for the block, set together with this one, or when the seconds are over."""
+        flag = CancelFlag()
+        timer = threading.Timer(seconds, flag.set, ("time limit",))
+        timer.daemon = True
+        timer.start()
+        try:
+            with self.waking(lambda: flag.set(self.reason)):
+                yield flag
+        finally:
+            timer.cancel()
+
 
 def _run(waker: Callable[[], None]) -> None:
     """Run one waker; one that fails must not keep the others from running."""

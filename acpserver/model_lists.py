@@ -19,7 +19,7 @@ from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.providers import Models
-from acpserver.llm.types import Endpoint
+from acpserver.llm.types import Endpoint, ModelDetails
 from acpserver.provider_setup import MAIN, ProviderSetup
 from acpserver.workers import WorkerPool
 
@@ -53,7 +53,7 @@ class ModelLists:
         """Offer what is stored of the providers that are usable now."""
         with self._lock:
             known = dict(self._known)
-        stored = {one.name: known[_key(one)]["models"] for one in self._asked() if _key(one) in known}
+        stored = {one.name: _details(known[_key(one)]) for one in self._asked() if _key(one) in known}
         self._models.take_lists(stored)
 
     def refresh(self) -> None:
@@ -85,19 +85,22 @@ class ModelLists:
 
     def _fetch(self, one: ProviderSetup) -> None:
         try:
-            names = fetch(self._models.endpoint(one), self._end)
+            found = fetch_list(self._models.endpoint(one), self._end)
         except (ProviderError, Cancelled) as error:
             log.info("the list of models of %s: %s", one.name, error)
             return
-        names = [name for name in names if 0 < len(name) <= LONGEST_NAME and name.isprintable()][:MOST_NAMES]
-        self._keep(_key(one), names)
-        if self._models.take_lists({one.name: names}):
+        names = [name for name in found if 0 < len(name) <= LONGEST_NAME and name.isprintable()][:MOST_NAMES]
+        listed = {name: found[name] for name in names}
+        self._keep(_key(one), listed)
+        if self._models.take_lists({one.name: listed}):
             self._changed()
 
-    def _keep(self, key: str, names: list[str]) -> None:
+    def _keep(self, key: str, listed: Mapping[str, ModelDetails]) -> None:
         """Remember a list, also for the next process."""
         with self._file_lock:
-            known = {**self._read(), key: {"time": time.time(), "models": names}}
+            facts = {name: list(details) for name, details in listed.items() if any(details)}
+            entry = {"time": time.time(), "models": list(listed), "details": facts}
+            known = {**self._read(), key: entry}
             with self._lock:
                 self._known = known
             if not self._path:
@@ -123,7 +126,12 @@ class ModelLists:
 
 
 def fetch(endpoint: Endpoint, cancel: CancelFlag) -> list[str]:
-    """The names of the models that an endpoint offers; blocks for at most ten seconds.
+    """The names of the models that an endpoint offers; see `fetch_list`."""
+    return list(fetch_list(endpoint, cancel))
+
+
+def fetch_list(endpoint: Endpoint, cancel: CancelFlag) -> dict[str, ModelDetails]:
+    """The models that an endpoint offers, by name; blocks for at most ten seconds.
 
     Raises `ProviderError`, and `Cancelled` when `cancel` is set.
     """
@@ -133,12 +141,8 @@ def fetch(endpoint: Endpoint, cancel: CancelFlag) -> list[str]:
         idle_timeout=min(IDLE_SECONDS, endpoint.idle_timeout),
     )
     provider = HttpProvider(hurried)
-    flag = CancelFlag()
-    timer = threading.Timer(WHOLE_SECONDS, flag.set, ("time limit",))
-    timer.daemon = True
-    timer.start()
     try:
-        with cancel.waking(lambda: flag.set("cancelled")):
+        with cancel.within(WHOLE_SECONDS) as flag:
             return provider.list_models(flag)
     except Cancelled:
         cancel.check()
@@ -146,13 +150,29 @@ def fetch(endpoint: Endpoint, cancel: CancelFlag) -> list[str]:
             f"The list of models did not come within {WHOLE_SECONDS:.0f} seconds.", kind="network"
         ) from None
     finally:
-        timer.cancel()
         provider.close()
 
 
 def _key(one: ProviderSetup) -> str:
     """A list belongs to a provider at an address; what the address may hold as a secret stays out."""
     return f"{one.name} {one.base_url.rpartition('@')[2].partition('?')[0]}"
+
+
+def _details(entry: Mapping[str, Any]) -> dict[str, ModelDetails]:
+    """The models of a stored list; facts that do not look as they should are left out."""
+    facts = entry.get("details")
+    facts = facts if isinstance(facts, dict) else {}
+    return {name: _detail(facts.get(name)) for name in entry["models"]}
+
+
+def _detail(value: object) -> ModelDetails:
+    if not isinstance(value, list) or len(value) != len(ModelDetails._fields):
+        return ModelDetails()
+    found = ModelDetails(*value)
+    counts = (found.context_window, found.output_limit)
+    flags = (found.images, found.tools, found.thinks)
+    sound = all(one is None or (type(one) is int and 0 < one < 2**53) for one in counts)
+    return found if sound and all(one is None or type(one) is bool for one in flags) else ModelDetails()
 
 
 def _is_list(value: object) -> bool:

@@ -66,10 +66,17 @@ class ProviderSetup(NamedTuple):
 
     def info(self, model: str) -> ModelInfo:
         """What is known of a model: the longest listed name that its name is, or is a dated form of."""
-        listed = [one for one in self.models if model == one.name or model.startswith(f"{one.name}-20")]
+        listed = self._listed(model)
         if listed:
             return max(listed, key=lambda one: len(one.name))._replace(name=model)
         return ModelInfo(model, images=self.images, thinking=model.startswith(self.thinking))
+
+    def lists(self, model: str) -> bool:
+        """Whether the configuration or the catalog speaks of a model."""
+        return bool(self._listed(model))
+
+    def _listed(self, model: str) -> list[ModelInfo]:
+        return [one for one in self.models if model == one.name or model.startswith(f"{one.name}-20")]
 
     def chats(self, model: str) -> bool:
         """Whether a name in the provider's own list stands for a model that one can talk to."""

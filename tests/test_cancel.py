@@ -107,3 +107,13 @@ def test_of_many_setters_one_counts() -> None:
     for setter in setters:
         setter.join(5)
     assert ran == [flag.reason]
+
+
+def test_a_flag_within_a_time_is_set_at_its_end_or_with_the_outer_one() -> None:
+    outer = CancelFlag()
+    with outer.within(0.01) as flag:
+        assert flag.event.wait(10) and not outer.is_set()
+    with outer.within(60) as flag:
+        assert not flag.is_set()
+        outer.set("test")
+        assert flag.is_set() and flag.reason == "test"

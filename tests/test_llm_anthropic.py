@@ -15,6 +15,7 @@ from acpserver.llm.types import (
     Finish,
     Image,
     Message,
+    ModelDetails,
     ModelRequest,
     Opaque,
     Text,
@@ -26,7 +27,7 @@ from acpserver.llm.types import (
     ToolSpec,
     Usage,
 )
-from acpserver.llm.wire import ModelDetails, origin
+from acpserver.llm.wire import origin
 from tests.fakes.anthropic_rules import violations
 from tests.fakes.signing import sign
 
@@ -344,6 +345,6 @@ def test_models() -> None:
     made = dialect.models(ENDPOINT)
     assert (made.method, made.url) == ("GET", "https://host/v1/models?limit=1000")
     value = {"data": [{"id": "claude-x", "type": "model", "max_input_tokens": 200_000}]}
-    assert dialect.model_names(value) == ["claude-x"]
+    assert list(dialect.listed(value)) == ["claude-x"]
     assert dialect.model_details(value, "claude-x") == ModelDetails(200_000)
     assert dialect.model_details(value, "other") == ModelDetails()

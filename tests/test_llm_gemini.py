@@ -16,6 +16,7 @@ from acpserver.llm.types import (
     Finish,
     Image,
     Message,
+    ModelDetails,
     ModelRequest,
     Opaque,
     Text,
@@ -27,7 +28,7 @@ from acpserver.llm.types import (
     ToolSpec,
     Usage,
 )
-from acpserver.llm.wire import ModelDetails, origin
+from acpserver.llm.wire import origin
 from tests.fakes.gemini_rules import call_signature, violations
 
 ENDPOINT = Endpoint("https://host", "gemini", "key", "environment variable KEY")
@@ -230,8 +231,12 @@ def test_models() -> None:
         {"name": "models/gemini-x", "supportedGenerationMethods": ["generateContent"]},
         {"name": "models/embedding", "supportedGenerationMethods": ["embedContent"]},
     ]
-    assert dialect.model_names({"models": models}) == ["gemini-x"]
+    assert list(dialect.listed({"models": models})) == ["gemini-x"]
     value = {"name": "models/gemini-x", "inputTokenLimit": 1_048_576, "thinking": True}
     assert dialect.model_details(value, "gemini-x") == ModelDetails(1_048_576, True, True, True)
+    value |= {"outputTokenLimit": 65_536}
+    assert dialect.listed({"models": [value]}) == {
+        "gemini-x": ModelDetails(1_048_576, True, True, True, 65_536)
+    }
     with pytest.raises(ValueError):
         dialect.model_details({"x": 1}, "m")

@@ -17,6 +17,7 @@ from acpserver.llm.types import (
     Finish,
     Image,
     Message,
+    ModelDetails,
     ModelRequest,
     Opaque,
     Text,
@@ -26,7 +27,7 @@ from acpserver.llm.types import (
     ToolResult,
     Usage,
 )
-from acpserver.llm.wire import ModelDetails, origin
+from acpserver.llm.wire import origin
 from tests.fakes.ollama_rules import violations
 
 ENDPOINT = Endpoint("http://host:11434", "ollama")
@@ -128,7 +129,7 @@ def test_the_length_limit_and_a_stream_that_breaks_off() -> None:
 
 def test_models() -> None:
     dialect = Ollama()
-    assert dialect.model_names({"models": [{"name": "qwen3:8b", "model": "qwen3:8b"}]}) == ["qwen3:8b"]
+    assert list(dialect.listed({"models": [{"name": "qwen3:8b", "model": "qwen3:8b"}]})) == ["qwen3:8b"]
     value = {
         "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40_960},
         "capabilities": ["completion", "tools", "thinking"],

@@ -215,12 +215,12 @@ def test_pairing_leaves_a_whole_history_alone() -> None:
     ],
 )
 def test_lists_of_models(value: object, names: list[str]) -> None:
-    assert OpenAi().model_names(value) == names
+    assert list(OpenAi().listed(value)) == names
 
 
 def test_what_is_no_list_of_models_is_an_error() -> None:
     with pytest.raises(ValueError):
-        OpenAi().model_names({"error": "x"})
+        OpenAi().listed({"error": "x"})
 
 
 # What comes back: text

@@ -16,6 +16,7 @@ from acpserver.llm.types import (
     Endpoint,
     Image,
     Message,
+    ModelDetails,
     ModelRequest,
     Opaque,
     Text,
@@ -23,7 +24,7 @@ from acpserver.llm.types import (
     ToolResult,
     Usage,
 )
-from acpserver.llm.wire import ModelDetails, origin
+from acpserver.llm.wire import origin
 
 ASKED = ModelRequest("m", "", (Message("user", (Text("hi"),)),), max_tokens=9, effort="low")
 
@@ -175,6 +176,8 @@ def test_hosts_are_whole_names() -> None:
             },
             ModelDetails(None, True, True, True),
         ),
+        ({"id": "a", "max_completion_tokens": 8}, ModelDetails(output_limit=8)),
+        ({"id": "a", "top_provider": {"max_completion_tokens": 9}}, ModelDetails(output_limit=9)),
         ({"id": "a", "context_length": "many"}, ModelDetails()),
     ],
 )

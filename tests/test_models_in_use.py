@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.editor import Editor
-from tests.fakes.llm_answers import text, tool_call
+from tests.fakes.llm_answers import Stall, text, tool_call
 from tests.fakes.llm_server import FakeLlm
 
 PRICE = {"input": 1000, "output": 10_000, "cached": 100}
@@ -292,3 +292,76 @@ def test_a_project_file_that_is_none_is_told(llm: FakeLlm, tmp_path: Path, conte
         project(tmp_path, content)
         mode, _, told = start(editor, llm, tmp_path)
         assert mode == "default" and told.startswith("The project's .acpserver/config.json is left out: ")
+
+
+# -- Windows of models that nobody has listed --
+
+
+def test_what_a_list_says_of_a_model_holds_also_in_the_next_process(llm: FakeLlm, tmp_path: Path) -> None:
+    llm.entries["fake"] = {"context_length": 7000}
+    with serving(tmp_path, llm, listModels=True) as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path / "project")
+        editor.wait_for(
+            lambda: "config_option_update" in [one["sessionUpdate"] for one in editor.updates(session)],
+            "the list of models",
+        )
+        llm.script(text("x").used(100, 10), text("x").used(100, 10))
+        option(editor, session, "model", "p0/fake")
+        turn = editor.prompt(session, "x")
+        assert turn.wait() == "end_turn" and usage(turn) == [(110, 7000, None)]
+    with Editor(env={"ACPSERVER_HOME": str(tmp_path / "home"), "ACPSERVER_MODEL": "p0/fake"}) as editor:
+        editor.initialize()
+        turn = editor.prompt(editor.new_session(tmp_path / "project"), "x")
+        assert turn.wait() == "end_turn" and usage(turn) == [(110, 7000, None)]
+
+
+def shown(window: int) -> dict[str, Any]:
+    """An answer of Ollama's /api/show."""
+    return {"model_info": {"qwen3.context_length": window}, "capabilities": ["completion", "thinking"]}
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "settings", "told"),
+    [
+        ("p0/new", 8192, {}, 8192),
+        ("p0/new", 262_144, {}, 32_768),
+        ("p0/new", None, {}, None),
+        ("p0/new", 262_144, {"contextWindow": 65_536}, 65_536),
+        ("p0/plain", 262_144, {}, 900),
+        ("p0/unknown", 8192, {}, 8192),
+    ],
+)
+def test_ollama_is_asked_once_and_told_how_much_to_keep(
+    tmp_path: Path, model: str, window: int | None, settings: dict[str, int], told: int | None
+) -> None:
+    with (
+        FakeLlm(dialect="ollama") as llm,
+        serving(tmp_path, llm, dialect="ollama", model=model, **settings) as editor,
+    ):
+        name = model.removeprefix("p0/")
+        llm.shows = {name: shown(window)} if window else {}
+        editor.initialize()
+        session = editor.new_session(tmp_path / "project")
+        assert llm.shown == []
+        for _ in range(2):
+            llm.script(text("x").used(100, 10))
+            turn = editor.prompt(session, "x")
+            assert turn.wait() == "end_turn"
+            assert llm.requests[-1].body.get("options", {}).get("num_ctx") == told
+            assert usage(turn) == ([(110, told, None)] if told else [])
+        assert llm.shown == [name] * (1 if window else 2)
+        assert llm.violations == []
+
+
+def test_a_turn_that_waits_for_ollamas_answer_can_be_cancelled(tmp_path: Path) -> None:
+    stall = Stall()
+    with FakeLlm(dialect="ollama") as llm:
+        llm.shows["new"] = text("x").answer().insert(0, stall)
+        with serving(tmp_path, llm, dialect="ollama", model="p0/new") as editor:
+            editor.initialize()
+            session = editor.new_session(tmp_path / "project")
+            turn = editor.prompt(session, "x")
+            assert stall.reached.wait(10)
+            editor.cancel(session)
+            assert turn.wait() == "cancelled" and llm.requests == []

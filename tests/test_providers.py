@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from acpserver import catalog, model_lists
+from acpserver.cancel import CancelFlag
 from acpserver.catalog import KNOWN, Price
 from acpserver.config import Config, load
+from acpserver.llm.http import warm_up
 from acpserver.llm.openai_servers import SERVERS
 from acpserver.llm.providers import MOST_LISTED, Models
-from acpserver.llm.types import Endpoint
+from acpserver.llm.types import Endpoint, ModelDetails
 from acpserver.model_lists import ModelLists
 from acpserver.provider_setup import ProviderSetup, choose, set_up
 from tests.fakes.llm_answers import Stall, text
@@ -303,7 +305,9 @@ def test_a_gateway_that_is_set_again_and_again_leaves_nothing_behind() -> None:
 def test_lists_are_filtered_and_bounded() -> None:
     models = Models(Config(others=set_up({}, {"OPENAI_API_KEY": "k"}, {}, ())))
     before = len(models.ids)
-    names = ["text-embedding-3", "gpt-5.5", "gpt-9", *(f"o{n}" for n in range(500))]
+    names = dict.fromkeys(
+        ["text-embedding-3", "gpt-5.5", "gpt-9", *(f"o{n}" for n in range(500))], ModelDetails()
+    )
     assert models.take_lists({"openai": names}) is True
     assert models.take_lists({"openai": names}) is False
     assert "openai/gpt-9" in models.ids and not [name for name in models.ids if "embedding" in name]
@@ -403,3 +407,70 @@ def test_without_a_state_folder_lists_live_in_memory(llm: FakeLlm) -> None:
     lists = ModelLists(models, "", lambda: None)
     lists.refresh()
     assert lists.wait_idle(10) and models.ids == ["offline", "p/one", "p/two"]
+
+
+# -- What servers say of their models --
+
+
+def test_the_user_and_the_catalog_come_before_what_a_server_says() -> None:
+    given = {"p": {"baseUrl": "http://127.0.0.1:1", "models": {"mine": {"contextWindow": 10}, "bare": {}}}}
+    models = Models(Config(others=set_up(given, {"ANTHROPIC_API_KEY": "k"}, {}, ())))
+    said = ModelDetails(77, True, True, True, 7)
+    assert models.take_lists({"p": dict.fromkeys(("mine", "bare", "new"), said)})
+    models.take_lists({"anthropic": {"claude-opus-5-5": said, "claude-x": ModelDetails(images=False)}})
+    assert models.info("p/mine") == ("mine", 10, 7, None, False, False)
+    assert models.info("p/bare") == ("bare", 77, 7, None, False, False)
+    assert models.info("p/new") == ("new", 77, 7, None, True, True)
+    opus = models.info("anthropic/claude-opus-5-5")
+    assert (opus.context_window, opus.output_limit) == (1_000_000, 128_000)
+    assert not models.info("anthropic/claude-x").images and models.info("anthropic/claude-y").images
+
+
+def test_the_window_of_the_flat_settings_comes_before_what_a_list_says() -> None:
+    given = {"p": {"baseUrl": "http://127.0.0.1:1"}}
+    models = Models(Config(others=set_up(given, {}, {}, ()), context_window=5))
+    models.take_lists({"p": {"new": ModelDetails(77)}})
+    assert models.info("p/new").context_window == 5
+
+
+@pytest.mark.parametrize(
+    ("fact", "window"),
+    [
+        ([7, None, True, None, None], 7),
+        ([True, None, None, None, None], None),
+        ([7, "x", None, None, None], None),
+        ([-1, None, None, None, None], None),
+        ([7], None),
+        ("x", None),
+    ],
+)
+def test_stored_facts_that_look_wrong_are_left_out(
+    llm: FakeLlm, tmp_path: Path, fact: object, window: int | None
+) -> None:
+    _, lists = lists_of(llm, tmp_path)
+    lists.refresh()
+    assert lists.wait_idle(10)
+    stored = json.loads((tmp_path / "models.json").read_text())
+    (entry,) = stored.values()
+    entry["details"] = {"one": fact}
+    (tmp_path / "models.json").write_text(json.dumps(stored))
+    models, lists = lists_of(llm, tmp_path)
+    lists.use_stored()
+    assert "p/one" in models.ids and models.info("p/one").context_window == window
+    del entry["details"]  # as it was stored before there were any
+    (tmp_path / "models.json").write_text(json.dumps(stored))
+    models, lists = lists_of(llm, tmp_path)
+    lists.use_stored()
+    assert "p/one" in models.ids and models.info("p/one").context_window is None
+
+
+def test_a_model_that_is_slow_to_be_shown_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acpserver.llm.providers.SHOW_SECONDS", 0.5)
+    warm_up()
+    with FakeLlm(dialect="ollama") as llm:
+        llm.shows["m"] = text("x").answer().insert(0, Stall())
+        given = {"o": {"baseUrl": llm.base_url, "dialect": "ollama"}}
+        models = Models(Config(others=set_up(given, {}, {}, ())))
+        models.learn("o/m", CancelFlag())
+        models.learn("o/m", CancelFlag())
+        assert llm.shown == ["m"] and models.info("o/m").context_window is None

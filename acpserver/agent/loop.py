@@ -149,6 +149,7 @@ class TurnLoop:
         self.turn.cancel.check()
         model = self.session.model  # a choice that the user makes holds from the next model call on
         provider = self.models.provider(model)
+        self.models.learn(model, self.turn.cancel)
         request = self._request(model)
         answer = Answer()
         self._sink = sink = _Sink(answer, self._updates)

@@ -23,8 +23,8 @@ from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.pool import Line, Pool
 from acpserver.llm.retry import Policy, retry_after
-from acpserver.llm.types import Endpoint, Event, ModelRequest, Opaque, Waiting
-from acpserver.llm.wire import Dialect, HttpRequest, ModelDetails, Parser, join_url
+from acpserver.llm.types import Endpoint, Event, ModelDetails, ModelRequest, Opaque, Waiting
+from acpserver.llm.wire import Dialect, HttpRequest, Parser, join_url
 
 Fact = TypeVar("Fact")
 
@@ -75,10 +75,13 @@ class Caller:
             cancel.check()  # a call that failed while it was being cancelled was cancelled
             raise
 
-    def list_models(self, cancel: CancelFlag) -> list[str]:
-        """The names of the endpoint's models, asked once. Raises `ProviderError` and `Cancelled`."""
+    def list_models(self, cancel: CancelFlag) -> dict[str, ModelDetails]:
+        """The endpoint's models and what its list says of them, asked once.
+
+        Raises `ProviderError` and `Cancelled`.
+        """
         prepared = self._dialect.models(self._endpoint)
-        return self._fact(prepared, "a list of models", self._dialect.model_names, cancel)
+        return self._fact(prepared, "a list of models", self._dialect.listed, cancel)
 
     def model_details(self, model: str, cancel: CancelFlag) -> ModelDetails:
         """What the server says about a model, asked once. Raises `ProviderError` and `Cancelled`."""

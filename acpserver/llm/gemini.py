@@ -16,8 +16,18 @@ from acpserver.llm.gemini_answer import GeminiParser
 from acpserver.llm.names import fit_name
 from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.sse import SseDecoder
-from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
-from acpserver.llm.wire import HttpRequest, ModelDetails, join_url, make_headers, origin, post
+from acpserver.llm.types import (
+    Endpoint,
+    Image,
+    Message,
+    ModelDetails,
+    ModelRequest,
+    Opaque,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from acpserver.llm.wire import HttpRequest, join_url, make_headers, origin, post
 
 _VERSION = re.compile(r"/v\d+(alpha|beta)?\d*(/|$)")
 _BUDGETED = re.compile(r"gemini-2\.5")  # thinks within a budget of tokens
@@ -60,14 +70,16 @@ class Gemini:
         url = _url(endpoint, "/models", "pageSize=1000")
         return HttpRequest("GET", url, _headers(endpoint, "application/json"))
 
-    def model_names(self, value: object) -> list[str]:
-        """The names of the models that generate content, without the "models/" before them."""
-        found = []
+    def listed(self, value: object) -> dict[str, ModelDetails]:
+        """The models that generate content, by name without the "models/" before it."""
+        found = {}
         for entry in listing.entries(value):
             methods = entry.get("supportedGenerationMethods")
             if not isinstance(methods, list) or "generateContent" in methods:
-                found.append((fields.text(entry, "name") or fields.text(entry, "id")).removeprefix("models/"))
-        return [name for name in found if name]
+                name = (fields.text(entry, "name") or fields.text(entry, "id")).removeprefix("models/")
+                found[name] = _details(entry)
+        found.pop("", None)
+        return found
 
     def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
         """The request for what there is to know about the model."""
@@ -78,9 +90,7 @@ class Gemini:
         """The context window of the model; all of them take images and tools."""
         if not isinstance(value, dict) or "name" not in value:
             raise ValueError("no model")
-        thinks = value.get("thinking")
-        window = fields.count(value, "inputTokenLimit")
-        return ModelDetails(window or None, True, True, thinks if isinstance(thinks, bool) else None)
+        return _details(value)
 
     def decoder(self) -> SseDecoder:
         """A decoder for one streamed answer."""
@@ -90,6 +100,13 @@ class Gemini:
         """A parser for one answer; calls that have no id get one."""
         me = origin(endpoint, request.model)
         return GeminiParser(faults, used_call_ids(request.messages), origin=me)
+
+
+def _details(entry: dict[str, object]) -> ModelDetails:
+    thinks = entry.get("thinking")
+    window, output = fields.count(entry, "inputTokenLimit"), fields.count(entry, "outputTokenLimit")
+    can_think = thinks if isinstance(thinks, bool) else None
+    return ModelDetails(window or None, True, True, can_think, output or None)
 
 
 def _url(endpoint: Endpoint, path: str, query: str = "") -> str:

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from acpserver.cancel import CancelFlag
-from acpserver.llm.types import Endpoint, Event, ModelRequest
+from acpserver.llm.types import Endpoint, Event, ModelDetails, ModelRequest
 
 if TYPE_CHECKING:
     from acpserver.llm.calls import Caller
     from acpserver.llm.retry import Policy
-    from acpserver.llm.wire import ModelDetails
 
 
 def warm_up() -> type[Caller]:
@@ -43,8 +42,11 @@ class HttpProvider:
         """
         return self._ready().stream(request, cancel)
 
-    def list_models(self, cancel: CancelFlag) -> list[str]:
-        """The names of the models that the endpoint offers. Raises `ProviderError` and `Cancelled`."""
+    def list_models(self, cancel: CancelFlag) -> dict[str, ModelDetails]:
+        """The models that the endpoint offers, by name, with what its list says of them.
+
+        Raises `ProviderError` and `Cancelled`.
+        """
         return self._ready().list_models(cancel)
 
     def model_details(self, model: str, cancel: CancelFlag) -> ModelDetails:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from acpserver.llm import fields
-from acpserver.llm.types import Endpoint
-from acpserver.llm.wire import HttpRequest, ModelDetails
+from acpserver.llm.types import Endpoint, ModelDetails
+from acpserver.llm.wire import HttpRequest
 
 _WINDOW = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
 """Where OpenRouter and Kimi, vLLM, Groq, Mistral and LM Studio, and Anthropic put it."""
+
+_OUTPUT = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+"""Where gateways, Groq and OpenRouter, and Anthropic put the limit of one answer."""
 
 
 def entries(value: object) -> list[dict[str, object]]:
@@ -19,15 +22,15 @@ def entries(value: object) -> list[dict[str, object]]:
     return [item for item in value if isinstance(item, dict)]
 
 
-def model_names(value: object) -> list[str]:
-    """The names of the models in a list. Raises `ValueError` for what is none."""
-    names = [entry.get("id") or entry.get("name") or entry.get("model") for entry in entries(value)]
-    return [name for name in names if isinstance(name, str)]
+def listed(value: object) -> dict[str, ModelDetails]:
+    """The models in a list by name, in order. Raises `ValueError` for what is none."""
+    named = [(entry.get("id") or entry.get("name") or entry.get("model"), entry) for entry in entries(value)]
+    return {name: details_of(entry) for name, entry in named if isinstance(name, str)}
 
 
 def details_of(entry: dict[str, object]) -> ModelDetails:
     """What an entry says in any of the usual members."""
-    window = next((found for key in _WINDOW if (found := fields.count(entry, key))), 0)
+    window = _first(entry, _WINDOW)
     window = window or fields.count(fields.record(entry, "meta"), "n_ctx_train")  # llama.cpp
     inputs = fields.record(entry, "architecture").get("input_modalities")  # OpenRouter
     parameters = entry.get("supported_parameters")
@@ -36,7 +39,12 @@ def details_of(entry: dict[str, object]) -> ModelDetails:
         "image" in inputs if isinstance(inputs, list) else None,
         "tools" in parameters if isinstance(parameters, list) else None,
         "reasoning" in parameters if isinstance(parameters, list) else None,
+        _first(entry, _OUTPUT) or _first(fields.record(entry, "top_provider"), _OUTPUT) or None,
     )
+
+
+def _first(entry: dict[str, object], keys: tuple[str, ...]) -> int:
+    return next((found for key in keys if (found := fields.count(entry, key))), 0)
 
 
 def listed_details(value: object, model: str) -> ModelDetails:
@@ -52,9 +60,9 @@ class ListedModels:
         """The request for the list of models."""
         raise NotImplementedError
 
-    def model_names(self, value: object) -> list[str]:
-        """The names in the list."""
-        return model_names(value)
+    def listed(self, value: object) -> dict[str, ModelDetails]:
+        """The models in the list, by name."""
+        return listed(value)
 
     def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
         """The request for the list again."""

@@ -20,6 +20,7 @@ from acpserver.llm.types import (
     Endpoint,
     Image,
     Message,
+    ModelDetails,
     ModelRequest,
     Opaque,
     TextDelta,
@@ -29,7 +30,6 @@ from acpserver.llm.types import (
 )
 from acpserver.llm.wire import (
     HttpRequest,
-    ModelDetails,
     function_tools,
     join_url,
     make_headers,
@@ -65,9 +65,9 @@ class Ollama:
         """The request for the list of models."""
         return HttpRequest("GET", _url(endpoint, "/api/tags"), make_headers(endpoint, "application/json"))
 
-    def model_names(self, value: object) -> list[str]:
-        """The names of the models that were pulled."""
-        return listing.model_names(value)
+    def listed(self, value: object) -> dict[str, ModelDetails]:
+        """The models that were pulled, by name; of their windows the list says nothing."""
+        return listing.listed(value)
 
     def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
         """The request for what there is to know about the model."""

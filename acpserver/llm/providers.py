@@ -6,21 +6,32 @@ list of models that has come) replaces the whole table in one step.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from acpserver import provider_setup
+from acpserver.cancel import CancelFlag
 from acpserver.catalog import ModelInfo, Price
 from acpserver.config import OFFLINE, Config
+from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.offline import OfflineModel
-from acpserver.llm.types import Endpoint, Provider
+from acpserver.llm.types import Endpoint, ModelDetails, Provider
 from acpserver.provider_setup import ProviderSetup
+
+log = logging.getLogger(__name__)
 
 MOST_LISTED = 60
 """Models of one provider's own list that are offered: some have hundreds, and the whole offer stands in one
 line, which some clients cannot read when it is long."""
+
+SHOW_SECONDS = 5.0
+"""How long a turn waits, once for a model, to learn its window."""
+
+OLLAMA_WINDOW = 32_768
+"""Tokens that Ollama is told to keep at most: a model's whole window may need more memory than there is."""
 
 OFFLINE_NAME = "Offline demo (no language model)"
 OFFLINE_INFO = ModelInfo(OFFLINE, context_window=128_000, price=Price(0, 0))
@@ -39,10 +50,11 @@ class Models:
     """The models of all usable providers, and the offline model."""
 
     def __init__(self, config: Config):
-        self._changing = threading.Lock()  # guards what the table is made of, and _http
+        self._changing = threading.Lock()  # guards what the table is made of, _shown and _http
         self._config = config
         self._client_set: dict[str, ProviderSetup] = {}  # what the client has routed or disabled
-        self._listed: dict[str, Sequence[str]] = {}  # a provider's own list
+        self._listed: dict[str, Mapping[str, ModelDetails]] = {}  # a provider's own list
+        self._shown: dict[tuple[str, str], ModelDetails] = {}  # (base URL, name) -> what `learn` was told
         self._http: dict[Endpoint, HttpProvider] = {}
         self._offline = OfflineModel()
         self.ids: list[str] = []
@@ -82,7 +94,34 @@ class Models:
     def info(self, model: str) -> ModelInfo:
         """What is known of a model of `names()`; `name` is what its provider calls it."""
         setup, name = self._find(model)
-        return setup.info(name) if setup else OFFLINE_INFO
+        if setup is None:
+            return OFFLINE_INFO
+        listed = self._listed.get(setup.name, {}).get(name, ModelDetails())
+        shown = self._shown.get((setup.base_url, name), listed)
+        return _with_details(setup, name, self._config.context_window, shown)
+
+    def learn(self, model: str, cancel: CancelFlag) -> None:
+        """Ask Ollama what it knows of a model, once, since its list says nothing of windows.
+
+        Blocks for at most five seconds; what fails leaves the model unknown. Raises `Cancelled`.
+        """
+        setup, name = self._find(model)
+        if setup is None or setup.dialect != "ollama" or (setup.base_url, name) in self._shown:
+            return
+        provider = HttpProvider(self.endpoint(setup))
+        try:
+            with cancel.within(SHOW_SECONDS) as flag:
+                told = provider.model_details(name, flag)
+        except Cancelled:
+            cancel.check()
+            told = ModelDetails()  # too slow: the next call does not wait again
+        except ProviderError as error:  # it costs no time to ask again at the next call
+            log.info("what there is to know of %s: %s", model, error)
+            return
+        finally:
+            provider.close()
+        with self._changing:
+            self._shown[setup.base_url, name] = told
 
     def dialect(self, model: str) -> str:
         """How the model's server is spoken to; "" for the offline model."""
@@ -132,13 +171,13 @@ class Models:
             self._client_set[name] = self._configured(name)._replace(is_disabled=True)
             self._table = self._made()
 
-    def take_lists(self, listed: Mapping[str, Sequence[str]]) -> bool:
+    def take_lists(self, listed: Mapping[str, Mapping[str, ModelDetails]]) -> bool:
         """Offer what providers say that they have; by provider. Returns whether that changes the offer."""
         with self._changing:
-            before = self._table.names
+            names, facts = list(self._table.names), dict(self._listed)
             self._listed.update(listed)
             self._table = self._made()
-            return list(before) != list(self._table.names)
+            return names != list(self._table.names) or facts != self._listed
 
     def _configured(self, name: str) -> ProviderSetup:
         return {one.name: one for one in self._config.providers}[name]
@@ -169,6 +208,26 @@ class Models:
         names = {first: names.get(first, first), **names}
         self.ids[:] = names
         return _Table({one.name: one for one in found}, names, missing)
+
+
+def _with_details(
+    setup: ProviderSetup, model: str, user_window: int | None, details: ModelDetails
+) -> ModelInfo:
+    """What is known of a model: what its server says comes after the configuration and the catalog."""
+    info = setup.info(model)
+    window = details.context_window
+    if window and setup.dialect == "ollama":
+        window = min(window, OLLAMA_WINDOW)
+    info = info._replace(
+        context_window=info.context_window or user_window or window,
+        output_limit=info.output_limit or details.output_limit,
+    )
+    if setup.lists(model):
+        return info
+    return info._replace(
+        images=info.images if details.images is None else details.images,
+        thinking=info.thinking if details.thinks is None else details.thinks,
+    )
 
 
 def endpoint(setup: ProviderSetup, config: Config) -> Endpoint:

@@ -112,6 +112,16 @@ class ModelRequest(NamedTuple):
     context_window: int | None = None  # tokens, for servers that must be told (Ollama)
 
 
+class ModelDetails(NamedTuple):
+    """What a server tells about one of its models; None where it says nothing."""
+
+    context_window: int | None = None  # tokens
+    images: bool | None = None
+    tools: bool | None = None
+    thinks: bool | None = None
+    output_limit: int | None = None  # tokens of one answer
+
+
 @dataclass(frozen=True)
 class TextDelta:
     """A piece of visible text: never empty, never with half a surrogate pair."""

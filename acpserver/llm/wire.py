@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.faults import Faults
 from acpserver.llm.sse import Item
-from acpserver.llm.types import Endpoint, Event, ModelRequest, ToolSpec
+from acpserver.llm.types import Endpoint, Event, ModelDetails, ModelRequest, ToolSpec
 
 KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
@@ -60,15 +60,6 @@ class Parser(Protocol):
         """The last events, `Finish` the last of all. Raises `ProviderError` when the answer broke off."""
 
 
-class ModelDetails(NamedTuple):
-    """What a server tells about one of its models; None where it says nothing."""
-
-    context_window: int | None = None  # tokens
-    images: bool | None = None
-    tools: bool | None = None
-    thinks: bool | None = None
-
-
 class Dialect(Protocol):
     """How one kind of server is asked and understood. Pure; one object serves all threads."""
 
@@ -81,8 +72,8 @@ class Dialect(Protocol):
     def models(self, endpoint: Endpoint) -> HttpRequest:
         """The HTTP request that asks which models there are."""
 
-    def model_names(self, value: object) -> list[str]:
-        """The names in the answer to `models`. Raises `ValueError` for anything else."""
+    def listed(self, value: object) -> dict[str, ModelDetails]:
+        """By name, what the answer to `models` says of each. Raises `ValueError` for anything else."""
 
     def details(self, endpoint: Endpoint, model: str) -> HttpRequest:
         """The HTTP request that asks what a model can do."""

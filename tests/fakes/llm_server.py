@@ -82,6 +82,12 @@ class FakeLlm:
     ):
         self.requests: list[Request] = []
         self.violations: list[str] = []
+        self.entries: dict[str, dict] = {}
+        """What the list of models says of a model beside its name."""
+        self.shows: dict[str, dict | Answer] = {}
+        """What Ollama's /api/show says of a model; 404 for any other."""
+        self.shown: list[str] = []
+        """The models that it was asked for; these requests are not among `requests`."""
         self._default = default
         self._api_key = api_key
         self.use(dialect)
@@ -181,6 +187,8 @@ class FakeLlm:
                 request.closed.set()
 
     def _choose(self, request: Request) -> Answer:
+        if request.method == "POST" and request.path == "/api/show":
+            return self._show(request)
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
@@ -188,7 +196,7 @@ class FakeLlm:
         if refusal:
             return refusal
         if request.method == "GET":
-            return error(200, self.wire.listed(self._models))
+            return error(200, self._list())
         with self._changed:
             chosen = self._script.popleft() if self._script else self._default
         if chosen is None:
@@ -196,6 +204,23 @@ class FakeLlm:
         if callable(chosen):
             chosen = chosen(request)
         return self.wire.stream(chosen) if isinstance(chosen, Reply) else chosen
+
+    def _list(self) -> dict:
+        """The list of models. Each entry of it names its model in some member."""
+        value = self.wire.listed(self._models)
+        for entries in (found for found in value.values() if isinstance(found, list)):
+            for entry, name in zip(entries, self._models, strict=True):
+                entry.update(self.entries.get(name, {}))
+        return value
+
+    def _show(self, request: Request) -> Answer:
+        with self._changed:
+            self.shown.append(request.body["model"])
+            self._changed.notify_all()
+        found = self.shows.get(request.body["model"])
+        if isinstance(found, Answer):
+            return found
+        return error(200, found) if found else error(404, {"error": "model not found"})
 
     def _check(self, request: Request) -> Answer | None:
         wire = self.wire
