@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,3 +111,17 @@ def test_a_file_that_several_processes_wrote_holds_several_conversations() -> No
     first.drop("release", "release!")
     report = check_trace([*first.lines(), *second.lines()])
     assert [(one.rule, one.line) for one in report.errors] == [("X1", first.line("create"))]
+
+
+def test_a_recording_may_be_given_as_a_path_as_text_and_as_bytes(tmp_path: Path) -> None:
+    talk: Talk = turn().set("prompt!", "result.stopReason", "stop")
+    file = tmp_path / "talk.jsonl"
+    file.write_bytes(b"".join(talk.lines()))
+    text = [line.decode().strip() for line in talk.lines()]
+    sources: list[Any] = [file, str(file), talk.lines(), text]
+    assert len({tuple(check_trace(source).findings) for source in sources}) == 1
+
+
+def test_values_that_are_no_json_are_judged_too() -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"env": {"A": "b"}, "n": float("nan")}}
+    assert Validator().feed(Entry(1, None, "client", message, ""))

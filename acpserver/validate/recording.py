@@ -73,7 +73,7 @@ class Reporter:
 
 
 def check_trace(
-    source: Path | Iterable[bytes],
+    source: Path | str | Iterable[bytes | str],
     *,
     format: str | None = None,
     pedantic: bool = False,
@@ -86,9 +86,10 @@ def check_trace(
     used.
     """
     reporter = Reporter(Validator(pedantic=pedantic, unstable=unstable, schema=schema))
-    if isinstance(source, Path):
-        with source.open("rb") as lines:
-            deque(reporter.judged(lines, format), maxlen=0)
+    if isinstance(source, (Path, str)):
+        with open(source, "rb") as file:
+            deque(reporter.judged(file, format), maxlen=0)
     else:
-        deque(reporter.judged(source, format), maxlen=0)
+        lines = (line.encode("utf-8", "replace") if isinstance(line, str) else line for line in source)
+        deque(reporter.judged(lines, format), maxlen=0)
     return reporter.report()

@@ -208,7 +208,12 @@ def _old_names(side: str, given: dict[str, object], meant: dict[str, object]) ->
 def quotable(entry: Entry) -> Entry:
     """The message as reports may quote it: with the values of `env` and `headers` hidden, as in a trace."""
     shown = without_secrets(entry.message)
-    return entry if shown is entry.message else entry._replace(text=jsontext.dumps(shown)[:MAX_TEXT])
+    if shown is entry.message:
+        return entry
+    try:
+        return entry._replace(text=jsontext.dumps(shown)[:MAX_TEXT])
+    except ValueError:  # a value that came from elsewhere than JSON
+        return entry._replace(text="")
 
 
 def excerpt_of(entry: Entry, path: str) -> str:
