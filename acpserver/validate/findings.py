@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 CLIENT, AGENT = "client", "agent"
 ERROR, WARNING, INFO = "error", "warning", "info"
-LEVELS = (ERROR, WARNING, INFO)
 
 MAX_TEXT = 65_536  # characters of a line that are kept for excerpts
 MAX_EXCERPT = 160  # characters
