@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,13 @@ HIDDEN_NAMES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NO_COLOR", "FORCE_COLOR
 # The same examples on every run: a failure in CI is the failure at home.
 hypothesis.settings.register_profile("acpserver", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("acpserver")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Undo what the suite's own parent ignores (`nohup` does so with SIGHUP): children would inherit it."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
