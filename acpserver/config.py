@@ -178,6 +178,10 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
                 values[setting.name] = _convert(setting, value, source)
                 sources[setting.name] = source
     values["base_url"] = str(values.get("base_url", "")).strip().rstrip("/")
+    if values["base_url"] and not values.get("model"):
+        # Else the prompt, and a key, would go to some other endpoint than the one that was named.
+        given = sources["base_url"]
+        raise ConfigError(f"{given}: an endpoint needs a model too (--model or ACPSERVER_MODEL)")
     found = Config(
         **values,
         permissions=config_file.permissions_of(content),

@@ -54,7 +54,7 @@ def test_flag_wins_over_variable_and_variable_over_file(home: Path, setting: con
     given, expected = VALUES[setting.kind]
     if setting.choices:
         given = expected = [setting.choices[0], setting.choices[-1], setting.choices[0]]
-    file = write(home, {setting.key: given[2]})
+    file = write(home, {"model": "m", setting.key: given[2]})  # an endpoint needs a model
     variable = f"ACPSERVER_{setting.name.upper()}"
     flag = f"--{setting.name.replace('_', '-')}"
 
@@ -232,7 +232,6 @@ def test_base_url(home: Path) -> None:
         ({"ACPSERVER_MODEL": "gpt", "OPENAI_API_KEY": "k"}, ""),
         ({"ACPSERVER_MODEL": "gpt", "OPENAI_API_KEY": "  "}, "OpenAI needs a key"),
         ({"ACPSERVER_MODEL": "local", "ACPSERVER_BASE_URL": "http://127.0.0.1:1/v1"}, ""),
-        ({"ACPSERVER_BASE_URL": "http://127.0.0.1:1/v1"}, "No model is configured: set ACPSERVER_MODEL"),
         ({"ACPSERVER_MODEL": "m", "ACPSERVER_API_KEY_ENV": "K"}, "https://api.openai.com/v1 needs a key"),
         ({"ACPSERVER_MODEL": "anthropic/x", "OPENAI_API_KEY": "k"}, "Anthropic needs a key: set the"),
         ({"ANTHROPIC_API_KEY": "k"}, ""),
@@ -316,3 +315,16 @@ def test_the_table_of_providers_in_the_documents_is_the_one_of_the_program() -> 
         assert keys == (", ".join(f"`{variable}`" for variable in known.key_variables) or "(no key)")
         assert addresses == ", ".join(f"`{variable}`" for variable in known.url_variables)
         assert default == (f"`{known.models[0].name}`" if known.models else "(name one)")
+
+
+@pytest.mark.parametrize("way", ["flag", "variable", "file"])
+def test_an_endpoint_without_a_model_is_an_error_and_nobody_else_is_asked(home: Path, way: str) -> None:
+    url = "http://127.0.0.1:1/v1"
+    environ = {"ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"}
+    if way == "file":
+        write(home, {"baseUrl": url})
+    elif way == "variable":
+        environ["ACPSERVER_BASE_URL"] = url
+    with pytest.raises(ConfigError, match="an endpoint needs a model too"):
+        loaded(home, {"base_url": url} if way == "flag" else None, **environ)
+    assert loaded(home, {"base_url": url, "model": "m"}, **environ).model == "m"

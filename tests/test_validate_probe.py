@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from acpserver.validate.probe.command import GROUPS, conversation, line, ordered, probe, prompts
+from acpserver.validate.probe.process import AgentProcess
 from acpserver.validate.probe.stage import SCENARIOS, Options, Stage
 from acpserver.validate.probe.verdict import FAIL, PASS, SKIP, WARN, Verdict
 from acpserver.validate.rules import RULES
@@ -223,3 +224,23 @@ def test_a_probe_that_is_ended_leaves_no_agent() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_agent_sees_a_home_of_its_own_unless_told_otherwise(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe must not log its user out, nor fill the user's list of sessions."""
+    for name in ("HOME", "ACPSERVER_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    script = "import os; print([os.environ.get(n) for n in ('HOME', 'ACPSERVER_HOME', 'XDG_CONFIG_HOME')])"
+    stage = Stage(Options([sys.executable, "-c", script], own_home=own))
+    process = AgentProcess(stage.options.command, stage._home)
+    said = b""
+    while process.reading:
+        said += process.step(1.0)
+    process.end()
+    home = str(tmp_path) if own else stage._home
+    other = str(tmp_path) if own else None
+    assert said.decode() == f"{[home, other, other]}\n"
+    stage.close()

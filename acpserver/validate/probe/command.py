@@ -92,6 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=60.0,
         help="how long a start, a session and a whole turn may take (default 60)",
     )
+    parser.add_argument(
+        "--own-home",
+        action="store_true",
+        help="let the agent use your home folder, its logins and sessions, instead of an empty one",
+    )
     parser.add_argument("--unstable", action="store_true", help="allow the experimental parts of v1")
     parser.add_argument("--schema", metavar="FILE", help="an official schema file to judge by")
     parser.add_argument("--traces", metavar="DIR", help="write each conversation to a file in DIR")
@@ -121,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
         args.timeout,
         args.start_timeout,
         unstable=args.unstable,
+        own_home=args.own_home,
         schema=Path(args.schema) if args.schema else None,
         traces=Path(args.traces) if args.traces else None,
     )

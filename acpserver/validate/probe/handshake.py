@@ -112,6 +112,7 @@ def _unknown_auth(stage: Stage) -> None:
 def _logout(stage: Stage) -> None:
     link = stage.fresh()
     need(offers(link, "auth", "logout"), "auth.logout is not announced")
+    need(not stage.options.own_home, "with --own-home it would log you out")
     stage.session(link)
     answer = link.request("logout", {})
     demand(answer.result is not None, f"logout got {answer.told()}")

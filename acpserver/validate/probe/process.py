@@ -26,15 +26,26 @@ _LOOK_AGAIN = 0.02  # seconds
 _BLOCK = 1 << 18
 
 
-class AgentProcess:
-    """The process. It gets a process group of its own; its stderr goes to a file."""
+def _environment(home: str | None) -> dict[str, str]:
+    if home is None:
+        return dict(os.environ)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    kept.pop("ACPSERVER_HOME", None)
+    return {**kept, "HOME": home}
 
-    def __init__(self, command: Sequence[str]):
+
+class AgentProcess:
+    """The process. It gets a process group of its own; its stderr goes to a file.
+
+    `home` is the home folder that it sees, None for the user's own: its logins and sessions are real ones.
+    """
+
+    def __init__(self, command: Sequence[str], home: str | None = None):
         self._token = os.urandom(8).hex()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self._popen = subprocess.Popen(
             command,
-            env={**os.environ, MARK: self._token},
+            env={**_environment(home), MARK: self._token},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

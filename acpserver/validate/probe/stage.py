@@ -65,6 +65,8 @@ class Options:
     moment: float = 0.5
     """Seconds that something is given to get going, or to come too late."""
     unstable: bool = False
+    own_home: bool = False
+    """The agent uses the user's home folder; what would log the user out is not tried then."""
     schema: Path | None = None
     traces: Path | None = None
     """A folder for the conversations, one file for each agent that is started."""
@@ -81,18 +83,24 @@ class Stage:
         self.noise: list[tuple[str, str]] = []
         """Lines on stdout that are no messages, with the scenario."""
         self._root = os.path.realpath(tempfile.mkdtemp(prefix="acp-validate-"))
+        self._home = None if options.own_home else self._new_home()
         self._folders = self._traces = 0
         self._links: list[Link] = []
         self._shared: Link | None = None
         self._starts_failed = 0  # one after another
         self._no_session = ""  # why there is none to be had
 
+    def _new_home(self) -> str:
+        home = os.path.join(self._root, "home")
+        os.mkdir(home)
+        return home
+
     # Agents
 
     def start(self, editor: Editor | None = None) -> Link:
         """A fresh agent to which nothing has been said."""
         try:
-            process = AgentProcess(self.options.command)
+            process = AgentProcess(self.options.command, self._home)
         except OSError as error:
             raise Broken(f"the agent cannot be started: {error}") from None
         validator = Validator(unstable=self.options.unstable, schema=self.options.schema)
