@@ -51,8 +51,9 @@ I am not a language model: this is the offline model of acpserver, which only fo
 
 {listing}
 
-To use a real model, start acpserver with --model NAME and --base-url URL (or set ACPSERVER_MODEL and \
-ACPSERVER_BASE_URL) for any OpenAI-compatible endpoint, and put the key, if it needs one, into OPENAI_API_KEY.
+To use a real model, run `acpserver login`, or set the variable that holds the key of its provider, such as \
+ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY. For an endpoint of your own, start acpserver with \
+--model NAME and --base-url URL.
 
 """
     + HELP
