@@ -80,7 +80,8 @@ class Told:
         key = str(update.get("messageId") or update.get("toolCallId") or "")
         if key and key not in self.order:
             self.order.append(key)
-        self.finish_texts(but=key)
+        if not kind.endswith("_chunk"):  # a thought and the text behind it are one answer, recorded as one
+            self.finish_texts(but=key)
         if kind.endswith("_chunk"):
             piece = update["content"]["text"]  # type: ignore[index]
             self.texts[key] = self.texts.get(key, "") + str(piece)
