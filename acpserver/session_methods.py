@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from acpserver import config_file, workspace
 from acpserver.agent import translate
 from acpserver.agent.replay import replay
-from acpserver.agent.translate import Update
-from acpserver.client import Client
+from acpserver.client import Client, Update
 from acpserver.config_file import Permissions
 from acpserver.errors import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from acpserver.llm.providers import Models

@@ -15,8 +15,7 @@ from acpserver.agent import translate
 from acpserver.agent.prompt import system_prompt
 from acpserver.agent.replay import replay
 from acpserver.agent.toolcalls import ToolRunner
-from acpserver.agent.translate import Update
-from acpserver.client import Client, TurnUpdates
+from acpserver.client import Client, TurnUpdates, Update
 from acpserver.config import Config
 from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.providers import Models

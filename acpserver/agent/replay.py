@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from acpserver import jsontext
 from acpserver.agent import translate
-from acpserver.agent.translate import Update
-from acpserver.client import split_text
+from acpserver.client import Update, split_text
 from acpserver.llm.pairing import NO_RESULT
 from acpserver.llm.types import Text, Thought, ToolCall, ToolResult
 from acpserver.prompts import user_message

@@ -12,7 +12,7 @@ from functools import partial
 
 from acpserver import records
 from acpserver.agent import translate
-from acpserver.client import Client, TurnUpdates
+from acpserver.client import Client, TurnUpdates, Update
 from acpserver.client_files import files_for
 from acpserver.client_terminals import terminals_for
 from acpserver.errors import Cancelled, ToolError
@@ -64,7 +64,7 @@ class ToolRunner:
             raise
         self.turn.cancel.check()  # a command may tell of its cancel by a result
 
-    def _begin(self, call: ToolCall, shown: translate.Update) -> translate.Update:
+    def _begin(self, call: ToolCall, shown: Update) -> Update:
         report = translate.tool_call(call, shown)
         with self.session.story:
             self.session.note(records.call(call.id, shown))
@@ -123,7 +123,7 @@ class ToolRunner:
             self.session.note(records.plan(entries))
             self.updates.send(translate.plan(entries))
 
-    def _refusal(self, call: ToolCall, report: translate.Update, action: Action) -> str:
+    def _refusal(self, call: ToolCall, report: Update, action: Action) -> str:
         """Why the call may not run, for the model; "" when it may. Asks the user where needed."""
         decision = decide(self.session.mode, action.access, self.session.conversation.answers.get(call.name))
         if decision == ASK:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 
+from acpserver.client import Update
 from acpserver.jsontext import encoded_size
 from acpserver.llm.types import ToolCall, ToolResult, Usage
 from acpserver.tools.base import Action, Content, Tool, ToolOutcome
 from acpserver.tools.content import shorten, text_content
-
-Update = dict[str, object]
 
 SHOWN_VALUE = 8_000  # bytes of JSON that one string inside rawInput or rawOutput may take
 SHOWN_RAW = 20_000  # bytes of JSON of the whole of it, nearly; content of `content.SHOWN` bytes stands beside

@@ -181,15 +181,22 @@ def _open(stage: Stage, link: Link, method: str, session: str, cwd: str) -> tupl
     return answer, link.updates(session, start, answer.position)
 
 
-@scenario("S2", "sessions/load")
-def _load(stage: Stage) -> None:
-    first = stage.fresh()
-    need(offers(first, "loadSession"), "loadSession is not announced")
+def _reopened(stage: Stage, first: Link, method: str) -> tuple[str, str, Link, Answer, list[Json]]:
+    """A session that was prompted in `first`, opened by `method` in a new process after that one has ended:
+    its id, the prompt, the new process, the answer, and the updates before it."""
     session, cwd, text = _after_hello(stage, first)
     first.process.close_input()
     first.settle(lambda: first.process.status() is not None, stage.options.timeout)
     link = stage.fresh()
-    answer, updates = _open(stage, link, "session/load", session, cwd)
+    answer, updates = _open(stage, link, method, session, cwd)
+    return session, text, link, answer, updates
+
+
+@scenario("S2", "sessions/load")
+def _load(stage: Stage) -> None:
+    first = stage.fresh()
+    need(offers(first, "loadSession"), "loadSession is not announced")
+    session, text, link, answer, updates = _reopened(stage, first, "session/load")
     demand(
         answer.message is not None and answer.code is None,
         f"session/load in a new process got {answer.told()}",
@@ -219,11 +226,7 @@ def _load_elsewhere(stage: Stage) -> None:
 def _resume(stage: Stage) -> None:
     first = stage.fresh()
     need(_session_offers(first, "resume"), "resume is not announced")
-    session, cwd, text = _after_hello(stage, first)
-    first.process.close_input()
-    first.settle(lambda: first.process.status() is not None, stage.options.timeout)
-    link = stage.fresh()
-    answer, updates = _open(stage, link, "session/resume", session, cwd)
+    session, text, link, answer, updates = _reopened(stage, first, "session/resume")
     demand(answer.message is not None and answer.code is None, f"session/resume got {answer.told()}")
     replayed = [kind for kind in kinds(updates) if kind in REPLAYED]
     demand(not replayed, f"session/resume replayed {', '.join(replayed[:3])}")
