@@ -24,6 +24,7 @@ from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm import calls, sse
 from acpserver.llm.http import HttpProvider
+from acpserver.llm.pool import Line
 from acpserver.llm.retry import Policy
 from acpserver.llm.types import (
     Endpoint,
@@ -650,6 +651,31 @@ def test_cancel_on_a_kept_connection(llm: FakeLlm) -> None:
     assert cancelled(asked, stall.reached) < 0.2
     assert llm.requests[1].connection == 1
     assert llm.requests[1].closed.wait(1)
+
+
+def test_cancel_reaches_a_server_that_waits_with_full_buffers() -> None:
+    """Also when the buffers are read empty between the cut and the close: nothing but a reset gets through."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with theirs:
+        line = Line(CancelFlag(), 1.0)
+        line.attach(ours)
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                theirs.send(b"x" * 65536)
+        line.cut()
+        while ours.recv(65536):
+            continue
+        ours.close()
+        line.release()
+        closed = time.monotonic()
+        theirs.settimeout(1)
+        with pytest.raises(ConnectionError):
+            while True:
+                theirs.send(b"x" * 65536)
+        assert time.monotonic() - closed < 1
 
 
 @pytest.mark.parametrize("position", [None, 2])

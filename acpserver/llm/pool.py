@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,6 +31,7 @@ from acpserver.llm.chunked import EagerResponse
 from acpserver.llm.wire import HttpRequest
 
 _POOL_SIZE = 64  # connections kept for later; more may be open at once
+_ABORT = struct.pack("HH" if sys.platform == "win32" else "ii", 1, 0)  # linger: on, for no time at all
 
 
 class Line:
@@ -80,6 +83,9 @@ class Line:
 
 def _shut(handle: socket.socket) -> None:
     with contextlib.suppress(OSError):  # the peer was faster
+        # A peer that waits with a full window learns nothing from the end that a shutdown sends, and nobody
+        # will read on: the close that follows must tell it by a reset (RFC 9293 section 3.10.4, ABORT).
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         handle.shutdown(socket.SHUT_RDWR)
 
 
