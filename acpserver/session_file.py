@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from acpserver import jsontext
+from acpserver import jsontext, system
 from acpserver.errors import Cancelled, StoreError
 from acpserver.records import Record, reported
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02  # between two looks at a lock that another process holds
+WRITE_SECONDS = 1.0  # that one write of another process may take; the reader may be waiting for ours
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 DELETED = "The session was deleted elsewhere"
 
@@ -86,16 +87,20 @@ class SessionFile:
             self.problem = ""
 
     def _append_backlog(self) -> None:
-        """Append with one write, which the system keeps apart from those of other processes (POSIX
-        write, O_APPEND). A torn last line, from a crash or a full disk, is closed off first."""
+        """Append with one write. A torn last line, from a crash or a full disk, is closed off first.
+
+        Held against other processes meanwhile: they keep their writes apart (POSIX write, O_APPEND), but a
+        write that is under way can be seen in part, and would be taken for a torn one.
+        """
         fd = os.open(self.path, os.O_RDWR | os.O_APPEND | NO_FOLLOW)
         try:
-            size = os.lseek(fd, 0, os.SEEK_END)
-            closing = b""
-            if size and os.pread(fd, 1, size - 1) != b"\n":
-                closing = self._closing(os.pread(fd, size, 0))
-            data = closing + b"".join(self._backlog)
-            written = os.write(fd, data)
+            with system.exclusive(fd, WRITE_SECONDS):
+                size = os.lseek(fd, 0, os.SEEK_END)
+                closing = b""
+                if size and _read_at(fd, size - 1) != b"\n":
+                    closing = self._closing(_read_at(fd, 0))
+                data = closing + b"".join(self._backlog)
+                written = os.write(fd, data)
         finally:
             os.close(fd)
         if self._known == size:
@@ -238,6 +243,13 @@ def parse_lines(lines: Iterable[bytes]) -> Iterator[Record | None]:
             except ValueError:
                 record = None
             yield record if isinstance(record, dict) else None
+
+
+def _read_at(fd: int, start: int) -> bytes:
+    """What an open file holds from there to its end."""
+    os.lseek(fd, start, os.SEEK_SET)
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()
 
 
 def _tail(data: bytes) -> bytes:

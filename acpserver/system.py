@@ -22,6 +22,8 @@ else:
 MARKER = "ACPSERVER_COMMAND"
 """Environment variable that every command inherits; how a descendant is found that left its group."""
 
+_LOCK_AGAIN = 0.001  # seconds between two tries to lock a file
+_LOCK_REGION = 1 << 40  # where Windows locks one byte, far behind the end of any file
 _LOOK_AGAIN = 0.01  # seconds between two looks at dying processes
 _AFTER_KILL = 0.5  # seconds until a killed process must be gone; longer only when the kernel holds it
 
@@ -101,6 +103,55 @@ class Stop:
         self.signal = self.signal or signal.Signals(number).name
         if self.fd is None:
             raise KeyboardInterrupt  # nothing else ends a blocked read there
+
+
+@contextlib.contextmanager
+def exclusive(fd: int, seconds: float) -> Iterator[None]:
+    """Hold an open file against others that do the same, in this process and elsewhere, for the block.
+
+    Waits for at most `seconds`, and then goes on without: whoever holds it so long was stopped in the middle.
+    So it does where the file system has no locks. Closing `fd`, also by the death of the process, lets go.
+    """
+    deadline = time.monotonic() + seconds
+    while not (held := _lock(fd)) and time.monotonic() < deadline:
+        time.sleep(_LOCK_AGAIN)
+    try:
+        yield
+    finally:
+        if held:
+            _unlock(fd)
+
+
+if sys.platform == "win32":  # untested; the documentation allows a region behind the end of the file
+
+    def _lock(fd: int) -> bool:
+        """Take the lock if it is free."""
+        os.lseek(fd, _LOCK_REGION, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(fd: int) -> None:
+        os.lseek(fd, _LOCK_REGION, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _lock(fd: int) -> bool:
+        """Take the lock if it is free. Raises nothing: where there are no locks it counts as taken."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _unlock(fd: int) -> None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def ignore_shutdown() -> None:
@@ -215,6 +266,7 @@ def end_processes(
             # Reading all of /proc is the slow part: at first, and then when the groups are gone.
             escaped = marked_processes(marker) if looks == 0 or not left else []
             if not left and not escaped:
+                reap()  # what ended since the last time
                 return True
             if hard or looks == 0:
                 _signal_all(left, escaped, hard)

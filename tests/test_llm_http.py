@@ -654,7 +654,7 @@ def test_cancel_on_a_kept_connection(llm: FakeLlm) -> None:
 
 
 def test_cancel_reaches_a_server_that_waits_with_full_buffers() -> None:
-    """Also when the buffers are read empty between the cut and the close: nothing but a reset gets through."""
+    """Also when the buffers are read empty before the close: then nothing but a reset gets through."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.socket()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

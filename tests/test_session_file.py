@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acpserver import session_file
+from acpserver import session_file, system
 from acpserver.errors import Cancelled, StoreError
 from acpserver.session_file import DELETED, SessionFile, parse_lines
 
@@ -259,8 +260,41 @@ def test_a_session_in_memory_needs_no_lock(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+def test_a_write_that_is_under_way_is_not_taken_for_a_torn_one(file: SessionFile) -> None:
+    """The system shows the first pages of a long write before the rest has come."""
+    fd = os.open(file.path, os.O_WRONLY | os.O_APPEND)
+    under_way, seen = threading.Event(), []
+
+    def append() -> None:
+        under_way.wait(5)
+        file.append({"n": 4})
+        seen.append(Path(file.path).read_bytes())
+
+    other = threading.Thread(target=append)
+    other.start()
+    with system.exclusive(fd, 0.0):
+        os.write(fd, b'{"n":')
+        under_way.set()
+        other.join(0.05)
+        assert not seen
+        os.write(fd, b"3}\n")
+    os.close(fd)
+    other.join(5)
+    assert numbers(file) == [1, 2, 3, 4]
+
+
+def test_a_process_that_was_stopped_in_a_write_holds_nobody_up(file: SessionFile) -> None:
+    fd = os.open(file.path, os.O_WRONLY | os.O_APPEND)
+    with system.exclusive(fd, 0.0):
+        started = time.monotonic()
+        file.append({"n": 3})
+        assert 0.9 < time.monotonic() - started < 10
+    os.close(fd)
+    assert numbers(file) == [1, 2, 3]
+
+
 def test_options_from_many_processes_never_mix(file: SessionFile) -> None:
-    """Appends without the lock: each line stays whole."""
+    """Appends without the lock of a turn: each line stays whole, and none is taken for a torn one."""
     code = (
         "import sys; from acpserver.session_file import SessionFile; file = SessionFile(sys.argv[1], 's')\n"
         "for number in range(200): file.append({'n': sys.argv[2] * 500, 'number': number})"
