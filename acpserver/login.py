@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from acpserver import credentials
 from acpserver.cancel import CancelFlag
@@ -99,7 +100,8 @@ def _works(config: Config, chosen: ProviderSetup) -> bool:
         _say(f"{chosen.title} tells its models to everybody, so the key could not be tried.")
         return True
     try:
-        models = fetch(endpoint(chosen, config), CancelFlag())
+        typed = replace(endpoint(chosen, config), api_key_source="the one that was just typed")
+        models = fetch(typed, CancelFlag())
     except ProviderError as error:
         _say(str(error))
         if error.kind == "auth" or not sys.stdin.isatty():

@@ -47,21 +47,20 @@ class ModelLists:
         self._file_lock = threading.Lock()  # guards the file; held while it is written
         self._lock = threading.Lock()  # guards the two below
         self._known = self._read()
-        self._next: dict[str, float] = {}  # key -> time.time() before which it is not fetched
+        self._next: dict[str, float] = {}  # key and mark -> time.time() before which it is not fetched
 
     def use_stored(self) -> None:
-        """Offer what is stored of the providers that are usable now."""
+        """Offer what is stored of the providers that are usable now, and of no other key."""
         with self._lock:
             known = dict(self._known)
-        stored = {one.name: _details(known[_key(one)]) for one in self._asked() if _key(one) in known}
-        self._models.take_lists(stored)
+        self._models.take_lists({one.name: _details(_entry(known, one)) for one in self._asked()})
 
     def refresh(self) -> None:
         """Begin to fetch every list that is not fresh. Never waits."""
         now = time.time()
         with self._lock:
-            due = [one for one in self._asked() if self._is_due(_key(one), now)]
-            self._next.update((_key(one), now + AGAIN_SECONDS) for one in due)
+            due = [one for one in self._asked() if self._is_due(one, now)]
+            self._next.update((_key(one) + _mark(one), now + AGAIN_SECONDS) for one in due)
         for one in due:
             self._pool.submit(lambda one=one: self._fetch(one))  # type: ignore[misc]
 
@@ -77,11 +76,11 @@ class ModelLists:
         """The providers whose lists count; the endpoint of the flat settings offers the model they name."""
         return [one for one in self._models.usable() if one.name != MAIN]
 
-    def _is_due(self, key: str, now: float) -> bool:
-        if now < self._next.get(key, 0.0):
+    def _is_due(self, one: ProviderSetup, now: float) -> bool:
+        if now < self._next.get(_key(one) + _mark(one), 0.0):
             return False
         # A clock that went back must not make a list fresh for years.
-        return not now - FRESH_SECONDS < self._known.get(key, {"time": 0.0})["time"] <= now
+        return not now - FRESH_SECONDS < _entry(self._known, one)["time"] <= now
 
     def _fetch(self, one: ProviderSetup) -> None:
         try:
@@ -89,18 +88,20 @@ class ModelLists:
         except (ProviderError, Cancelled) as error:
             log.info("the list of models of %s: %s", one.name, error)
             return
+        if one not in self._asked():
+            return  # another key, or none, was set meanwhile
         names = [name for name in found if 0 < len(name) <= LONGEST_NAME and name.isprintable()][:MOST_NAMES]
         listed = {name: found[name] for name in names}
-        self._keep(_key(one), listed)
+        self._keep(one, listed)
         if self._models.take_lists({one.name: listed}):
             self._changed()
 
-    def _keep(self, key: str, listed: Mapping[str, ModelDetails]) -> None:
+    def _keep(self, one: ProviderSetup, listed: Mapping[str, ModelDetails]) -> None:
         """Remember a list, also for the next process."""
         with self._file_lock:
             facts = {name: list(details) for name, details in listed.items() if any(details)}
-            entry = {"time": time.time(), "models": list(listed), "details": facts}
-            known = {**self._read(), key: entry}
+            entry = {"time": time.time(), "models": list(listed), "details": facts, "mark": _mark(one)}
+            known = {**self._read(), _key(one): entry}
             with self._lock:
                 self._known = known
             if not self._path:
@@ -158,6 +159,20 @@ def _key(one: ProviderSetup) -> str:
     return f"{one.name} {one.base_url.rpartition('@')[2].partition('?')[0]}"
 
 
+def _mark(one: ProviderSetup) -> str:
+    """Tells one key (or secret header) from another: 32 bits of a hash, far too few to find a key by."""
+    import hashlib  # measured: 3 ms, at a start that mostly needs none
+
+    secret = repr((one.api_key, one.headers)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(secret).hexdigest()[:8]
+
+
+def _entry(known: Mapping[str, dict[str, Any]], one: ProviderSetup) -> dict[str, Any]:
+    """What is stored for a provider, if it was this key that was told it: another may have other models."""
+    entry = known.get(_key(one))
+    return entry if entry and entry.get("mark") == _mark(one) else {"time": 0.0, "models": []}
+
+
 def _details(entry: Mapping[str, Any]) -> dict[str, ModelDetails]:
     """The models of a stored list; facts that do not look as they should are left out."""
     facts = entry.get("details")
@@ -169,7 +184,7 @@ def _detail(value: object) -> ModelDetails:
     if not isinstance(value, list) or len(value) != len(ModelDetails._fields):
         return ModelDetails()
     found = ModelDetails(*value)
-    counts = (found.context_window, found.output_limit)
+    counts = (found.context_window, found.output_limit, found.created)
     flags = (found.images, found.tools, found.thinks)
     sound = all(one is None or (type(one) is int and 0 < one < 2**53) for one in counts)
     return found if sound and all(one is None or type(one) is bool for one in flags) else ModelDetails()

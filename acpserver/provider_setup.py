@@ -239,6 +239,10 @@ def _wanted(
     disabled = next((one for one in owners if one.is_disabled), None)
     if disabled and not having:
         return "", disabled.missing
+    if model and not owners:
+        usable = [one for one in usable if _takes_slashes(one)]
+        if not usable:
+            return "", _unknown_prefix(providers, prefix, wanted)
     having = having or (list(usable) if len(usable) == 1 else [])
     having = having or [one for one in usable if one.name == "openai"]
     if len(having) == 1:
@@ -248,3 +252,19 @@ def _wanted(
         return "", f"It is not clear whose model {wanted} is: set the model to {ids}"
     owner = owners[0] if owners else next(one for one in providers if one.name == "openai")
     return "", owner.missing
+
+
+def _takes_slashes(one: ProviderSetup) -> bool:
+    """Whether the names of a provider's models may have slashes: where we know none of them, they may."""
+    vendor = known(one.name)
+    is_elsewhere = vendor is not None and vendor.base_url != one.base_url  # not the vendor's models, then
+    return is_elsewhere or not one.models or any("/" in model.name for model in one.models)
+
+
+def _unknown_prefix(providers: Sequence[ProviderSetup], prefix: str, wanted: str) -> str:
+    usable = [one for one in providers if not one.missing]
+    names = ", ".join(one.name for one in usable or providers)
+    text = f"There is no provider {prefix!r}: the {'usable' if usable else 'known'} ones are {names}"
+    return (
+        f"{text}. A model of that name at {usable[0].title} is {usable[0].id_of(wanted)}" if usable else text
+    )

@@ -81,6 +81,7 @@ class Session:
         """The models that the client was told of; None until the session is answered for."""
         self._models = models  # that can be chosen, the default first
         self._told_problem = ""
+        self._told_lost_model = ""
         self._chosen_lock = threading.Lock()  # guards _chosen
         self._chosen: dict[str, tuple[str, ...]] = {}  # values, oldest first, that are not recorded yet
         self._conversation: Conversation | None = None
@@ -164,6 +165,14 @@ class Session:
         """The session's model; the default where this process no longer has what was chosen."""
         chosen = self.option("model", self._models[0])
         return chosen if chosen in self._models else self._models[0]
+
+    def untold_lost_model(self) -> str:
+        """The chosen model that this process does not have, each once; "" when there is nothing to tell. The
+        choice stays recorded, so that it holds again when the model is back."""
+        chosen = self.option("model", self._models[0])
+        lost = "" if chosen in self._models else chosen
+        told, self._told_lost_model = self._told_lost_model, lost
+        return lost if lost != told else ""
 
     def option(self, option: str, default: str) -> str:
         """The value that was chosen for an option. Reads the file when nothing is known of it yet."""

@@ -194,6 +194,7 @@ LAZY_IMPORTS = {
     ("tools.web", "acpserver.tools.webpage"),
     ("session_file", "filelock"),
     ("store", "hashlib"),
+    ("model_lists", "hashlib"),
     ("cli", "acpserver"),
     ("validate.door", "acpserver.validate"),
 }

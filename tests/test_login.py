@@ -155,6 +155,7 @@ def test_a_key_on_the_input(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "") and KEY not in done.stdout
         refused = run(tmp_path, "login", "work", typed="sk-wrong\n")
         assert refused.returncode == 1 and "401" in refused.stdout and "sk-wrong" not in refused.stdout
+        assert "the one that was just typed" in refused.stdout and "acpserver login" not in refused.stdout
     assert stored(tmp_path) == {"work": KEY}
 
 

@@ -166,6 +166,37 @@ def test_the_limit_of_an_answer(
         assert llm.requests[-1].body.get("max_tokens") == limit
 
 
+def test_a_model_that_is_gone_is_told_and_holds_again_when_it_is_back(llm: FakeLlm, tmp_path: Path) -> None:
+    with serving(tmp_path, llm) as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path / "project")
+        option(editor, session, "model", "p0/plain")
+    home = tmp_path / "home"
+    config = json.loads((home / "config.json").read_text())
+    told = {}
+    for name in ("without", "with"):
+        models = {"priced": {}} if name == "without" else MODELS
+        config["providers"]["p0"]["models"] = models
+        (home / "config.json").write_text(json.dumps(config))
+        with Editor(env={"ACPSERVER_HOME": str(home)}) as editor:
+            editor.initialize()
+            params = {"sessionId": session, "cwd": str(tmp_path / "project"), "mcpServers": []}
+            assert editor.request("session/resume", params).result
+            llm.script(text("x"), text("x"))
+            turns = [editor.prompt(session, "go") for _ in range(2)]
+            assert [turn.wait() for turn in turns] == ["end_turn", "end_turn"]
+            told[name] = [turn.thoughts for turn in turns]
+    assert told == {
+        "without": [
+            "The model p0/plain, which was chosen for this session, is not available: p0/priced answers "
+            "instead. The choice is kept, and holds again when the model is back.",
+            "",
+        ],
+        "with": ["", ""],
+    }
+    assert [request.body["model"] for request in llm.requests] == ["priced", "priced", "plain", "plain"]
+
+
 # -- Usage and cost --
 
 

@@ -215,6 +215,25 @@ def test_what_a_call_costs() -> None:
         ("claude-opus-5-5", {}, "", "Anthropic needs a key: set the environment variable ANTHROPIC_API_KEY"),
         ("new", {}, "", "OpenAI needs a key"),
         ("", {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-5-5", ""),
+        (
+            "foo/bar",
+            {"OPENAI_API_KEY": "k"},
+            "",
+            "There is no provider 'foo': the usable ones are openai. A model of that name at OpenAI is "
+            "openai/foo/bar",
+        ),
+        (
+            "foo/bar",
+            {"ANTHROPIC_API_KEY": "k", "MISTRAL_API_KEY": "k"},
+            "",
+            "usable ones are anthropic, mistral.",
+        ),
+        ("foo/bar", {}, "", "There is no provider 'foo': the known ones are anthropic, openai, gemini,"),
+        ("foo/bar", {"ANTHROPIC_API_KEY": "k", "OPENROUTER_API_KEY": "k"}, "openrouter/foo/bar", ""),
+        ("foo/bar", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai/foo/bar", ""),
+        ("hf.co/foo/bar", {"OLLAMA_HOST": "127.0.0.1:1"}, "ollama/hf.co/foo/bar", ""),
+        ("openrouter/auto", {"OPENROUTER_API_KEY": "k"}, "openrouter/auto", ""),
+        ("foo/bar", {"OLLAMA_HOST": "127.0.0.1:1", "OPENROUTER_API_KEY": "k"}, "", "It is not clear whose"),
     ],
 )
 def test_the_model_that_is_meant(wanted: str, environ: dict[str, str], chosen: str, missing: str) -> None:
@@ -228,6 +247,23 @@ def test_a_model_that_two_have_is_asked_for() -> None:
         choose(set_up(given, {}, {}, ()), "m")[1]
         == "It is not clear whose model m is: set the model to a/m or b/m"
     )
+
+
+@pytest.mark.parametrize(
+    ("models", "chosen"),
+    [
+        ({"a": {}}, ""),
+        ({"org/a": {}}, "mine/foo/bar"),
+        ({"foo/bar": {}}, "mine/foo/bar"),
+        ({}, "mine/foo/bar"),
+    ],
+)
+def test_a_slash_is_no_part_of_a_name_where_no_known_model_has_one(
+    models: dict[str, Any], chosen: str
+) -> None:
+    given = {"mine": {"baseUrl": "http://127.0.0.1:1", "models": models}}
+    found, why = choose(set_up(given, {}, {}, ()), "foo/bar")
+    assert found == chosen and why.startswith("" if chosen else "There is no provider 'foo'")
 
 
 # -- The table of this process --
@@ -313,6 +349,17 @@ def test_lists_are_filtered_and_bounded() -> None:
     assert "openai/gpt-9" in models.ids and not [name for name in models.ids if "embedding" in name]
     assert len(models.ids) == len(set(models.ids)) <= before + MOST_LISTED
     assert models.default == "openai/gpt-6.2-sol"
+
+
+def test_of_a_long_list_the_newest_are_offered_and_what_is_configured_always() -> None:
+    given = {"p": {"baseUrl": "http://127.0.0.1:1", "models": {"mine": {}}}}
+    models = Models(Config(others=set_up(given, {}, {}, ())))
+    told = {f"m{n}": ModelDetails(created=n) for n in range(1, 101)}
+    models.take_lists({"p": {"no-time": ModelDetails(), "mine": ModelDetails(created=1), **told}})
+    assert models.ids[:4] == ["p/mine", "p/m100", "p/m99", "p/m98"]
+    assert models.ids[-2:] == ["p/m41", "offline"]
+    models.take_lists({"p": {"b": ModelDetails(), "a": ModelDetails()}})
+    assert models.ids == ["p/mine", "p/b", "p/a", "offline"]
 
 
 # -- Lists, fetched --
@@ -401,6 +448,44 @@ def test_a_list_that_does_not_come_is_given_up_at_the_end(tmp_path: Path) -> Non
         assert lists.wait_idle(5)
 
 
+def keyed(llm: FakeLlm, key: str) -> Config:
+    given = {"p": {"baseUrl": llm.base_url, "apiKeyEnv": "P_KEY", "models": {"mine": {}}}}
+    return Config(others=set_up(given, {"P_KEY": key}, {}, ()))
+
+
+def test_the_list_of_another_key_is_not_offered_and_no_key_is_stored(llm: FakeLlm, tmp_path: Path) -> None:
+    models = Models(keyed(llm, "sk-first-key"))
+    lists = ModelLists(models, str(tmp_path), lambda: None)
+    lists.refresh()
+    assert lists.wait_idle(10) and models.ids == ["p/mine", "p/one", "p/two", "offline"]
+    models.reload(keyed(llm, "sk-second-key"))
+    lists.use_stored()
+    assert models.ids == ["p/mine", "offline"]
+    llm.models = ("three",)
+    lists.refresh()
+    assert lists.wait_idle(10) and models.ids == ["p/mine", "p/three", "offline"]
+    stored = (tmp_path / "models.json").read_text()
+    assert len(json.loads(stored)) == 1, "the list of a key that is used no more is not kept"
+    (entry,) = json.loads(stored).values()
+    assert len(entry["mark"]) == 8 and "sk-" not in stored and "key" not in stored
+
+
+def test_a_list_that_comes_when_another_key_is_set_is_dropped(
+    llm: FakeLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(keyed(llm, "sk-first-key"))
+    lists = ModelLists(models, str(tmp_path), lambda: None)
+
+    def fetch_while_the_user_logs_in(endpoint: Endpoint, cancel: CancelFlag) -> dict[str, ModelDetails]:
+        models.reload(keyed(llm, "sk-second-key"))
+        return {"of-the-first-key": ModelDetails()}
+
+    monkeypatch.setattr(model_lists, "fetch_list", fetch_while_the_user_logs_in)
+    lists.refresh()
+    assert lists.wait_idle(10) and models.ids == ["p/mine", "offline"]
+    assert not (tmp_path / "models.json").exists()
+
+
 def test_without_a_state_folder_lists_live_in_memory(llm: FakeLlm) -> None:
     given = {"p": {"baseUrl": llm.base_url}}
     models = Models(Config(others=set_up(given, {}, {}, ())))
@@ -436,10 +521,11 @@ def test_the_window_of_the_flat_settings_comes_before_what_a_list_says() -> None
 @pytest.mark.parametrize(
     ("fact", "window"),
     [
-        ([7, None, True, None, None], 7),
-        ([True, None, None, None, None], None),
-        ([7, "x", None, None, None], None),
-        ([-1, None, None, None, None], None),
+        ([7, None, True, None, None, 8], 7),
+        ([7, None, True, None, None, -8], None),
+        ([True, None, None, None, None, None], None),
+        ([7, "x", None, None, None, None], None),
+        ([-1, None, None, None, None, None], None),
         ([7], None),
         ("x", None),
     ],

@@ -147,6 +147,12 @@ class TurnLoop:
         """One model call: send its updates, and record what came, also when it breaks off."""
         self.turn.cancel.check()
         model = self.session.model  # a choice that the user makes holds from the next model call on
+        lost = self.session.untold_lost_model()
+        if lost:
+            self._updates.remark(
+                f"The model {lost}, which was chosen for this session, is not available: {model} answers "
+                "instead. The choice is kept, and holds again when the model is back."
+            )
         provider = self.models.provider(model)
         self.models.learn(model, self.turn.cancel)
         request = self._request(model)

@@ -40,6 +40,7 @@ def details_of(entry: dict[str, object]) -> ModelDetails:
         "tools" in parameters if isinstance(parameters, list) else None,
         "reasoning" in parameters if isinstance(parameters, list) else None,
         _first(entry, _OUTPUT) or _first(fields.record(entry, "top_provider"), _OUTPUT) or None,
+        fields.count(entry, "created") or None,
     )
 
 

@@ -200,7 +200,7 @@ class Models:
         default, missing = provider_setup.choose(setups, self._config.model)
         names: dict[str, str] = {}
         for one in found:
-            listed = [name for name in self._listed.get(one.name, ()) if one.chats(name)][:MOST_LISTED]
+            listed = _newest(self._listed.get(one.name, {}), one)
             for name in dict.fromkeys([*(model.name for model in one.models), *listed]):
                 names[one.id_of(name)] = name if one.name == provider_setup.MAIN else f"{name} ({one.title})"
         names[OFFLINE] = OFFLINE_NAME
@@ -208,6 +208,13 @@ class Models:
         names = {first: names.get(first, first), **names}
         self.ids[:] = names
         return _Table({one.name: one for one in found}, names, missing)
+
+
+def _newest(listed: Mapping[str, ModelDetails], one: ProviderSetup) -> list[str]:
+    """The names of a provider's own list that are offered, the newest first; without times, in its
+    order."""
+    chatting = [name for name in listed if one.chats(name)]
+    return sorted(chatting, key=lambda name: -(listed[name].created or 0))[:MOST_LISTED]
 
 
 def _with_details(

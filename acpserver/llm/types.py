@@ -120,6 +120,7 @@ class ModelDetails(NamedTuple):
     tools: bool | None = None
     thinks: bool | None = None
     output_limit: int | None = None  # tokens of one answer
+    created: int | None = None  # seconds since 1970
 
 
 @dataclass(frozen=True)

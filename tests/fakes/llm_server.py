@@ -91,7 +91,7 @@ class FakeLlm:
         self._default = default
         self._api_key = api_key
         self.use(dialect)
-        self._models = models
+        self.models = models
         self._tls = tls
         self._script: deque[Scripted] = deque()
         self._changed = threading.Condition()  # guards the lists and the script
@@ -207,9 +207,9 @@ class FakeLlm:
 
     def _list(self) -> dict:
         """The list of models. Each entry of it names its model in some member."""
-        value = self.wire.listed(self._models)
+        value = self.wire.listed(self.models)
         for entries in (found for found in value.values() if isinstance(found, list)):
-            for entry, name in zip(entries, self._models, strict=True):
+            for entry, name in zip(entries, self.models, strict=True):
                 entry.update(self.entries.get(name, {}))
         return value
 
