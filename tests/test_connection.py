@@ -489,6 +489,15 @@ def test_a_result_that_is_no_json_becomes_an_error(make: Make, result: object) -
     peer.nothing_came()
 
 
+@pytest.mark.parametrize("send", ["request", "post"])
+def test_a_request_that_is_no_json_leaves_nothing_pending(make: Make, send: str) -> None:
+    peer = make()
+    with pytest.raises(ValueError):
+        getattr(peer.connection, send)("_ask", {"x": float("nan")})
+    assert peer.connection._pending == {}
+    peer.nothing_came()
+
+
 # Two connections against each other
 
 

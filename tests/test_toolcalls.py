@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from acpserver.cancel import CancelFlag
+from acpserver.errors import StoreError
 from acpserver.llm.types import Finish, TextDelta, ToolCall, ToolResult
 from acpserver.mcp import McpTool
+from acpserver.session import Session
 from acpserver.tools.base import ToolOutcome
 from tests.fakes.editor import Editor
 from tests.fakes.inside import FakeTool, Inside, Script
@@ -166,6 +168,53 @@ def test_a_huge_result_stays_within_the_line_limit(tmp_path: Path) -> None:
         turn = editor.prompt(editor.new_session(tmp_path), "go")
         assert turn.wait() == "end_turn"
         assert turn.statuses("c1")[-1] == "completed"
+
+
+def boom(*args: object) -> Any:
+    raise ZeroDivisionError("by zero")
+
+
+def failing(kind: str, error: Exception) -> Any:
+    """`Session.note` that raises for one type of record."""
+    note = Session.note
+
+    def failing_note(session: Session, record: dict[str, object]) -> None:
+        if record["type"] == kind:
+            raise error
+        note(session, record)
+
+    return failing_note
+
+
+BAD_CONTENT: Any = [{"type": "content", "content": 7}]
+FAULTS: dict[str, tuple[str, Any, ToolOutcome]] = {
+    # what fails: the function that fails, how, the outcome of the tool
+    "display of the result": ("", None, ToolOutcome("ok", content=BAD_CONTENT)),
+    "record of the result": ("Session.note", failing("result", StoreError("gone")), ToolOutcome("ok")),
+    "record of the always": ("Session.note", failing("permission", StoreError("gone")), ToolOutcome("ok")),
+    "question": ("Client.request_permission", boom, ToolOutcome("ok")),
+    "start": ("translate.tool_started", lambda call: {"sessionUpdate": 7}, ToolOutcome("ok")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_ours_leaves_no_call_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """The turn ends with an error, and the next one can be had."""
+    function, failing, outcome = FAULTS[fault]
+    played = Script([ToolCall("c1", "tool", {}), Finish("tool_calls")], LAST)
+    tool = FakeTool("tool", lambda arguments, context: outcome)
+    with Editor(run=Inside(tmp_path, played, tool).run, permission="allow_always") as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path)
+        with monkeypatch.context() as patched:
+            if function:
+                patched.setattr(f"acpserver.agent.toolcalls.{function}", failing)
+            turn = editor.prompt(session, "go")
+            assert turn.wait_reply().code == -32603
+        assert turn.statuses("c1")[-1] == "failed" and turn.statuses("c1").count("failed") == 1
+        assert editor.prompt(session, "again").wait() == "end_turn"
 
 
 def test_a_tool_that_prints_reaches_nobody_on_the_wire(

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 REJECTED = "Permission denied: the user did not allow this call. Do not repeat it; ask what to do instead."
 READ_ONLY = "Permission denied: the session is in read-only mode, in which nothing is changed or run."
 CUT_OFF = "Cancelled by the user before it ended."
+BROKEN_OFF = "The call was broken off by a fault of the agent itself."
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class ToolRunner:
     tools: dict[str, Tool]
 
     def run(self, call: ToolCall) -> None:
-        """Run one call and record its result. Raises `Cancelled` after that when the turn was cancelled."""
+        """Run one call and record its result. Whatever is raised, such as `Cancelled`, comes after that: a
+        call that was begun is ended."""
         tool = self.tools.get(call.name)
         try:
             action = self._prepare(call, tool)
@@ -52,16 +54,19 @@ class ToolRunner:
                 raise
             return
         report = self._begin(call, translate.call_shown(call, tool, action))
+        outcome, before = ToolOutcome(BROKEN_OFF, is_error=True), []
         try:
             refusal = self._refusal(call, report, action)
             if refusal:
-                self._end(call, ToolOutcome(refusal, is_error=True))
+                outcome = ToolOutcome(refusal, is_error=True)
             else:
                 self._start(call)
-                self._end(call, self._perform(call, action), action.content)
+                outcome, before = self._perform(call, action), action.content
         except Cancelled:
-            self._end(call, ToolOutcome(CUT_OFF, is_error=True))
+            outcome = ToolOutcome(CUT_OFF, is_error=True)
             raise
+        finally:
+            self._end(call, outcome, before)
         self.turn.cancel.check()  # a command may tell of its cancel by a result
 
     def _begin(self, call: ToolCall, shown: Update) -> Update:
@@ -77,14 +82,21 @@ class ToolRunner:
             self.updates.send(translate.tool_started(call))
 
     def _end(self, call: ToolCall, outcome: ToolOutcome, before: Sequence[Content] = ()) -> None:
-        """Record the result, then show it."""
+        """Record the result, then show it. Where that fails it is shown as failed: no call may stay open."""
         answer = ToolResult(call.id, call.name, outcome.text, outcome.is_error)
         shown = translate.result_shown(outcome, list(before))
+        live = {**shown, "content": []} if outcome.keeps_content else shown
+        told = False
         with self.session.story:
             self.turn.running_call = None
-            self.session.note(records.result(answer, shown))
-            live = {**shown, "content": []} if outcome.keeps_content else shown
-            self.updates.send(translate.tool_ended(answer, live))
+            try:
+                self.session.note(records.result(answer, shown))
+                self.updates.send(translate.tool_ended(answer, live))
+                told = True
+            finally:
+                if not told:
+                    broken = answer._replace(text=BROKEN_OFF, is_error=True)
+                    self.updates.send(translate.tool_ended(broken, {}))
 
     def _prepare(self, call: ToolCall, tool: Tool | None) -> Action:
         if tool is None:

@@ -7,6 +7,7 @@ The class is symmetric: it serves an agent towards an editor and a client toward
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -77,8 +78,8 @@ class Connection:
         self._strict = strict
         self._observe = observe
         self._rules = rules
-        self._pending_lock = threading.Lock()  # guards the ids, the pending requests and _closed
-        self._next_id = FIRST_ID
+        self._ids = itertools.count(FIRST_ID)
+        self._pending_lock = threading.Lock()  # guards the pending requests and _closed
         self._pending: dict[str, _Pending] = {}
         self._closed = False
         self._calls = CallTable(self)
@@ -179,8 +180,7 @@ class Connection:
         flag = cancel or CancelFlag()
         flag.check()
         self._check_out(self._rules.check_params(method, params), method)
-        request_id, pending = self._register(method)
-        self._writer.put(message.encode(message.request(request_id, method, params)))
+        request_id, pending = self._send_request(method, params)
         with flag.waking(pending.done.set):
             answered = pending.done.wait(timeout)
         with self._pending_lock:
@@ -202,8 +202,7 @@ class Connection:
     def post(self, method: str, params: dict[str, object]) -> None:
         """Send a request whose answer does not matter. Never waits. Raises `ConnectionClosed`."""
         self._check_out(self._rules.check_params(method, params), method)
-        request_id, _ = self._register(method)
-        self._writer.put(message.encode(message.request(request_id, method, params)))
+        self._send_request(method, params)
 
     def notify(self, method: str, params: dict[str, object]) -> None:
         """Send a notification. Never waits."""
@@ -223,14 +222,16 @@ class Connection:
         """Wait while the peer is far behind in reading; returns at once when `cancel` is set."""
         self._writer.wait_for_room(cancel)
 
-    def _register(self, method: str) -> tuple[int, _Pending]:
+    def _send_request(self, method: str, params: dict[str, object]) -> tuple[int, _Pending]:
+        """Send a request; its id. It becomes pending last: one that is no JSON leaves nothing behind."""
+        request_id = next(self._ids)
+        line = message.encode(message.request(request_id, method, params))
         pending = _Pending(method)
         with self._pending_lock:
             if self._closed:
                 raise ConnectionClosed(f"{method}: the other side is gone")
-            request_id = self._next_id
-            self._next_id += 1
             self._pending[message.id_key(request_id)] = pending
+        self._writer.put(line)
         return request_id, pending
 
     def _resolve(self, response: Response) -> None:
