@@ -137,6 +137,7 @@ ROOMS = """
     __main__
 
     validate.findings
+    validate.documents
     validate.rules
     validate.state
     validate.envelope

@@ -83,7 +83,7 @@ def test_several_files_and_stdin(clean: Path, faulty: Path) -> None:
         (["/no/such/file"], "No such file"),
         (["--schema", "/no/such/file", "CLEAN"], "--schema /no/such/file"),
         (["--schema", "CLEAN", "CLEAN"], "not a JSON Schema"),
-        (["--format", "zed", "CLEAN"], "no messages in it"),
+        (["--format", "zed", "CLEAN"], "not a recording: there is no JSON-RPC message in it"),
         (["--html", "x.html", "CLEAN", "CLEAN"], "one FILE"),
         (["rules", "Q9"], "no rule Q9"),
         (["message", "session/nonsense", "CLEAN"], "no method"),

@@ -96,7 +96,7 @@ def test_any_bytes(lines: list[bytes]) -> None:
 def test_deep_nesting_is_no_trouble(depth: int) -> None:
     line = b'{"jsonrpc":"2.0","method":"session/update","params":' + b"[" * depth + b"]" * depth + b"}\n"
     report = check_trace([line], format="lines")
-    assert {one.rule for one in report.errors} & {"schema", "T1", "T2"}
+    assert {one.rule for one in report.findings} & {"schema", "T1", "T2"}
 
 
 def test_the_same_conversation_gives_the_same_findings() -> None:

@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,15 +23,16 @@ from acpserver.validate.findings import ERROR, WARNING, Entry, Finding
 from acpserver.validate.formats import FORMATS
 from acpserver.validate.hints import for_method
 from acpserver.validate.probe import command as probe
-from acpserver.validate.recording import Report, Reporter
+from acpserver.validate.recording import Report, Reporter, lines_of
 from acpserver.validate.report_machine import OUTPUTS
-from acpserver.validate.report_text import Style, block, print_report, print_stats, wants_colour
+from acpserver.validate.report_text import Style, block, plain, print_report, print_stats, wants_colour
 from acpserver.validate.rules import RULES, explain, summary
 from acpserver.validate.schemas import Judge
 from acpserver.validate.validator import Validator, excerpt_of, quotable
 from acpserver.version import __version__
 
 NO_FAULTS, FAULTS, CANNOT = 0, 1, 2
+_EARLY = 2000  # lines before the first message that a page shows
 
 _EPILOG = """\
 other ways to use it:
@@ -100,36 +102,56 @@ def _files(arguments: list[str]) -> int:
     if options.html and all(map(os.path.exists, (options.html, options.files[0]))):
         if os.path.samefile(options.html, options.files[0]):
             raise ConfigError("--html names the recording itself, which would be lost")
+    _validator(options)  # raises what is wrong with every file
     style = Style(wants_colour(sys.stdout), options.quiet, options.max)
     reports: list[tuple[str, Report]] = []
+    failures: list[tuple[str, str]] = []
     has_faults = False
     for name in options.files:
-        report = _judge(name, options)
-        has_faults = has_faults or report.has_faults
-        if options.output != "text":
-            reports.append((name, report))
+        try:
+            report = _judge(name, options)
+        except (ConfigError, OSError) as error:
+            failures.append((name, str(error)))
+            sys.stderr.write(f"acp-validate: {error}\n")
             continue
-        print_report(sys.stdout, name, report, style)
-        if options.stats:
-            print_stats(sys.stdout, report.stats)
+        has_faults = has_faults or report.has_faults
+        if options.output == "text":
+            _show(name, report, options, style)
+        else:
+            reports.append((name, report))
     if options.output != "text":
-        sys.stdout.write(OUTPUTS[options.output](reports, options.stats) + "\n")
+        sys.stdout.write(OUTPUTS[options.output](reports, failures, options.stats) + "\n")
     sys.stdout.flush()
-    return FAULTS if has_faults else NO_FAULTS
+    return CANNOT if failures else FAULTS if has_faults else NO_FAULTS
+
+
+def _validator(options: argparse.Namespace) -> Validator:
+    return Validator(pedantic=options.pedantic, unstable=options.unstable, schema=options.schema)
 
 
 def _judge(name: str, options: argparse.Namespace) -> Report:
-    validator = Validator(pedantic=options.pedantic, unstable=options.unstable, schema=options.schema)
-    reporter = Reporter(validator)
-    with _opened(name) as lines:
-        entries = reporter.judged(lines, options.format)
-        if options.html:
-            page.write(Path(options.html), entries, reporter.findings, title=name)
+    """Judge one file, and write its page. Raises `ConfigError` for one that holds no conversation."""
+    reporter = Reporter(_validator(options))
+    with _opened(name) as file:
+        entries = reporter.judged(lines_of(file), options.format)
+        early: deque[Entry] = deque(maxlen=_EARLY)  # a page is only written of what is a recording
+        while not reporter.is_recording and (entry := next(entries, None)):
+            early.append(entry)
+        if reporter.is_recording and options.html:
+            page.write(Path(options.html), chain(early, entries), reporter.findings, title=name)
         deque(entries, maxlen=0)
-    report = reporter.report()
-    if not report.messages:
-        raise ConfigError(f"{name}: no messages in it (try --format, one of {', '.join(FORMATS)})")
-    return report
+    if not reporter.is_recording:
+        formats = f"try --format, one of {', '.join(FORMATS)}"
+        raise ConfigError(f"{name}: not a recording: there is no JSON-RPC message in it ({formats})")
+    return reporter.report()
+
+
+def _show(name: str, report: Report, options: argparse.Namespace, style: Style) -> None:
+    print_report(sys.stdout, name, report, style)
+    if options.stats:
+        print_stats(sys.stdout, report.stats)
+    if options.html and not options.quiet:
+        sys.stdout.write(f"{plain(name)}: the page is {plain(options.html)}\n")
 
 
 def _opened(name: str) -> AbstractContextManager[BinaryIO]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from acpserver.rpc.message import usable_id
-from acpserver.validate.findings import AGENT, Entry
+from acpserver.validate.documents import begins
+from acpserver.validate.findings import AGENT, INFO, WARNING, Entry
 from acpserver.validate.state import Breach
 
 CALL, ANSWER, UNREADABLE, NONSENSE, BATCH = "call", "answer", "unreadable", "nonsense", "batch"
@@ -30,7 +31,22 @@ class Envelope(NamedTuple):
 
 
 def open_envelope(entry: Entry) -> Envelope:
-    """Take one message out of its envelope (JSON-RPC 2.0, sections 4 and 5; ACP has no batches)."""
+    """Take one message out of its envelope (JSON-RPC 2.0, sections 4 and 5; ACP has no batches).
+
+    What is no message, in a recording that does not tell whose it is, is only a warning.
+    """
+    opened = _open(entry)
+    if entry.is_sure or opened.kind in (CALL, ANSWER):
+        return opened
+    return opened._replace(breaches=[_doubted(breach) for breach in opened.breaches])
+
+
+def _doubted(breach: Breach) -> Breach:
+    text = f"{breach.text} (if the {breach.side} sent this, and not the log)"
+    return breach._replace(level=WARNING, text=text)
+
+
+def _open(entry: Entry) -> Envelope:
     message = entry.message
     if entry.problem:
         return Envelope(UNREADABLE, [_unreadable(entry)])
@@ -40,7 +56,7 @@ def open_envelope(entry: Entry) -> Envelope:
     if not isinstance(message, dict):
         text = f"a message must be an object, this is {_name(message)}"
         return Envelope(NONSENSE, [Breach("J5", entry.sender, "", text)])
-    breaches = []
+    breaches = [_spread(entry)] if entry.lines > 1 else []
     if message.get("jsonrpc") != "2.0":
         found = f"found {_short(message['jsonrpc'])}" if "jsonrpc" in message else "it is missing"
         breaches.append(Breach("J1", entry.sender, "jsonrpc", f'every message has "jsonrpc": "2.0"; {found}'))
@@ -56,7 +72,14 @@ def _unreadable(entry: Entry) -> Breach:
     line = entry.text.strip()
     if entry.sender == AGENT and line[:1] not in ("{", "}", "["):
         return Breach("T2", entry.sender, "", f"stdout carries protocol messages only: {entry.problem}")
-    return Breach("T1", entry.sender, "", f"one JSON message on each line, in UTF-8: {entry.problem}")
+    breaks_off = begins(line.encode("utf-8", "replace"))
+    reason = "this one does not end on its line" if breaks_off else entry.problem
+    return Breach("T1", entry.sender, "", f"one JSON message on each line, in UTF-8: {reason}")
+
+
+def _spread(entry: Entry) -> Breach:
+    text = f"this message stands on {entry.lines} lines: right if only the log spreads it (said once)"
+    return Breach("T1", entry.sender, "", text, INFO)
 
 
 def _call(sender: str, message: dict[str, object], breaches: list[Breach]) -> Envelope:

@@ -32,6 +32,10 @@ class Entry(NamedTuple):
     """Why it is no JSON, or what is wrong with its line."""
     size: int = 0
     """Bytes of the message, when known."""
+    is_sure: bool = True
+    """False where the recording does not tell who sent this, or may have cut it itself."""
+    lines: int = 1
+    """On how many lines it stands, if that is worth a word; on the wire it has one."""
 
 
 class Finding(NamedTuple):

@@ -1,6 +1,6 @@
 """Recordings of conversations in the formats that editors, agents and SDKs write -> entries.
 
-Reads line by line, so that memory does not grow with the file. Four formats; `recognise` says which:
+Reads message by message, so that memory does not grow with the file. Four formats; `recognise` says which:
 
 - `lines`     JSON Lines of bare messages; who sent one follows from its method, or from the request's id
 - `wrapped`   JSON Lines of objects that hold a direction and a message, such as this server's traces
@@ -19,6 +19,7 @@ from itertools import chain, islice
 
 from acpserver import jsontext
 from acpserver.errors import ConfigError
+from acpserver.validate.documents import Piece, pieces
 from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry
 from acpserver.validate.sides import IN, OUT, Raw, with_sides
 
@@ -51,32 +52,35 @@ def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
     if format is not None and format not in FORMATS:
         raise ConfigError(f"--format {format}: not one of {', '.join(FORMATS)}")
     stream = iter(lines)
-    head: list[bytes] = []
-    while part := list(islice(stream, _PEEKED)):
-        if not head and part[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return read(_from_utf16(chain(part, stream)), format)
-        head += part
-        if format or head[0].strip() == b"[" or len(head) >= _PEEKED_AT_MOST or any(map(_looks_like, part)):
+    first = next(stream, b"")
+    whole = chain((first,), stream)
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return read(_from_utf16(whole), format)
+    parts = pieces(enumerate(whole, 1))
+    head: list[Piece] = []
+    while more := list(islice(parts, _PEEKED)):
+        head += more
+        if format or len(head) >= _PEEKED_AT_MOST or any(_looks_like(part.text) for part in more):
             break
-    chosen = format or recognise(head)
-    numbered = enumerate(chain(head, stream), 1)
-    raw = _zed(numbered) if chosen == "zed" else _by_line(numbered, chosen)
-    return with_sides(raw)
+    return with_sides(_raws(chain(head, parts), format or _recognised(head)))
 
 
 def recognise(head: Iterable[bytes]) -> str:
     """The format of a recording that begins like this."""
-    lines = list(head)
-    if lines and lines[0].strip() == b"[":
-        return "zed"
-    votes = Counter(map(_looks_like, lines))
-    return max(("lines", "wrapped", "prefixed"), key=lambda name: votes[name])
+    return _recognised(pieces(enumerate(head, 1)))
+
+
+def _recognised(head: Iterable[Piece]) -> str:
+    votes = Counter(_looks_like(part.text) for part in head)
+    return max(("lines", "wrapped", "prefixed", "zed"), key=lambda name: votes[name])
 
 
 def _looks_like(line: bytes) -> str:
     """The format that one line speaks for, or ""."""
     value, problem = _parse(line)
     if not problem and isinstance(value, dict):
+        if _is_zed(value):
+            return "zed"
         return "lines" if "jsonrpc" in value or _wrapping(value) is None else "wrapped"
     return "prefixed" if _prefix(line.decode("utf-8", "replace")) else ""
 
@@ -92,20 +96,29 @@ def _from_utf16(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield rest.encode("utf-8", "replace")
 
 
-def _by_line(numbered: Iterable[tuple[int, bytes]], format: str) -> Iterator[Raw]:
-    take = {"lines": _bare, "wrapped": _wrapped, "prefixed": _prefixed}[format]
-    is_ended = False
-    for number, line in numbered:
-        is_cut = is_ended and not line.endswith(b"\n")  # only the last one can be
-        is_ended = line.endswith(b"\n")
-        raw = take(number, line) if line.strip() else None
-        if raw is not None and not (is_cut and raw.problem and raw.text.startswith("{")):
-            yield raw
+def _raws(parts: Iterable[Piece], format: str) -> Iterator[Raw]:
+    take = {"lines": _bare, "wrapped": _wrapped, "prefixed": _prefixed, "zed": _zed}[format]
+    is_ended = has_spread = False
+    for part in parts:
+        is_cut = is_ended and not part.text.endswith(b"\n")  # only the last one can be
+        is_ended = part.text.endswith(b"\n")
+        raw = take(part.line, part.text) if part.text.strip() else None
+        if raw is None or (is_cut and raw.problem and raw.text.startswith("{")):
+            continue
+        if "\n" in raw.text:
+            raw = raw._replace(text=_on_one_line(raw))
+        if part.lines > 1 and not has_spread and format in ("lines", "prefixed"):
+            raw, has_spread = raw._replace(lines=part.lines), True  # said once: it goes on like that
+        yield raw
+
+
+def _on_one_line(raw: Raw) -> str:
+    return " ".join(raw.text.split()) if raw.problem else jsontext.dumps(raw.message)[:MAX_TEXT]
 
 
 def _bare(number: int, line: bytes) -> Raw:
     value, problem = _parse(line)
-    return Raw(number, None, "", value, _text(line), problem, len(line))
+    return Raw(number, None, "", value, _text(line), problem, len(line), is_sure=False)
 
 
 def _wrapped(number: int, line: bytes) -> Raw | None:
@@ -157,7 +170,8 @@ def _prefixed(number: int, line: bytes) -> Raw | None:
     value, problem = _parse(body)
     if not _is_like_a_message(text[start:] if problem else value):
         return None
-    return Raw(number, _clock(text[:start]), label, value, _text(body), problem, len(body))
+    is_sure = not problem  # else the log may have cut it
+    return Raw(number, _clock(text[:start]), label, value, _text(body), problem, len(body), is_sure)
 
 
 def _prefix(text: str) -> tuple[str, int] | None:
@@ -172,23 +186,18 @@ def _prefix(text: str) -> tuple[str, int] | None:
     return (chosen[-1], start) if chosen else None
 
 
-def _zed(numbered: Iterable[tuple[int, bytes]]) -> Iterator[Raw]:
-    """The objects of a pretty-printed array, each from its `  {` to its `  }`."""
-    lines: list[bytes] = []
-    first = 0
-    for number, line in numbered:
-        if line.rstrip() == b"  {":
-            lines, first = [], number
-        lines.append(line)
-        if line.rstrip().rstrip(b",") == b"  }" and first:
-            body = b"".join(lines).strip().rstrip(b",")
-            value, problem = _parse(body)
-            if isinstance(value, dict) and value.get("_direction") in ("incoming", "outgoing"):
-                message = _from_zed(value)
-                text = jsontext.dumps(message)[:MAX_TEXT]
-                label = IN if value["_direction"] == "incoming" else OUT
-                yield Raw(first, None, label, message, text, problem, len(body))
-            lines, first = [], 0
+def _is_zed(value: dict[str, object]) -> bool:
+    return value.get("_direction") in ("incoming", "outgoing", "stderr") and "_type" in value
+
+
+def _zed(number: int, line: bytes) -> Raw | None:
+    """An element of Zed's log; its lines of stderr are none of the conversation's."""
+    value, problem = _parse(line)
+    if not isinstance(value, dict) or value.get("_direction") not in ("incoming", "outgoing"):
+        return None
+    message = _from_zed(value)
+    label = IN if value["_direction"] == "incoming" else OUT
+    return Raw(number, None, label, message, jsontext.dumps(message)[:MAX_TEXT], problem, len(line))
 
 
 def _from_zed(value: dict[str, object]) -> dict[str, object]:

@@ -16,11 +16,13 @@ from acpserver.version import __version__
 
 Reports = Sequence[tuple[str, Report]]
 """(name of the recording, its report)."""
+Failures = Sequence[tuple[str, str]]
+"""(name of a file that could not be judged, the reason)."""
 
 _SARIF_LEVELS = {ERROR: "error", WARNING: "warning", INFO: "note"}
 
 
-def as_json(reports: Reports, with_stats: bool = False) -> str:
+def as_json(reports: Reports, failures: Failures = (), with_stats: bool = False) -> str:
     """One object: for each recording its counts, its findings and, if wanted, its figures."""
     files: list[dict[str, object]] = [
         {
@@ -34,7 +36,8 @@ def as_json(reports: Reports, with_stats: bool = False) -> str:
         }
         for name, report in reports
     ]
-    return json.dumps({"version": __version__, "files": files}, indent=2)
+    failed = [{"file": name, "reason": reason} for name, reason in failures]
+    return json.dumps({"version": __version__, "files": files, "failed": failed}, indent=2)
 
 
 def _stats(stats: Stats) -> dict[str, object]:
@@ -66,7 +69,7 @@ def _samples(samples: Samples) -> dict[str, float]:
     }
 
 
-def as_sarif(reports: Reports, with_stats: bool = False) -> str:
+def as_sarif(reports: Reports, failures: Failures = (), with_stats: bool = False) -> str:
     """SARIF, which code hosts show beside the file."""
     used = sorted({finding.rule for _, report in reports for finding in report.findings})
     rules = [
@@ -79,7 +82,9 @@ def as_sarif(reports: Reports, with_stats: bool = False) -> str:
     ]
     results = [_result(name, finding) for name, report in reports for finding in report.findings]
     driver = {"name": "acp-validate", "version": __version__, "rules": rules}
-    run = {"tool": {"driver": driver}, "results": results}
+    told = [{"level": "error", "message": {"text": reason}} for _, reason in failures]
+    invocation = {"executionSuccessful": not told, "toolExecutionNotifications": told}
+    run = {"tool": {"driver": driver}, "invocations": [invocation], "results": results}
     document = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -100,9 +105,10 @@ def _result(name: str, finding: Finding) -> dict[str, object]:
     }
 
 
-def as_junit(reports: Reports, with_stats: bool = False) -> str:
+def as_junit(reports: Reports, failures: Failures = (), with_stats: bool = False) -> str:
     """JUnit: a suite for each recording, a case for each rule that can be judged; broken ones fail."""
     suites = [_suite(name, report) for name, report in reports]
+    suites += [_failed_suite(name, reason) for name, reason in failures]
     return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "".join(suites) + "</testsuites>"
 
 
@@ -113,9 +119,10 @@ def _suite(name: str, report: Report) -> str:
             broken.setdefault(finding.rule, []).append(finding)
     cases = [rule for rule in RULES if RULES[rule].seen]
     head = f'tests="{len(cases)}" failures="{len(broken)}"'
-    lines = [f"  <testsuite name={quoteattr(name)} {head}>\n"]
+    label = quoteattr(_xml(name))
+    lines = [f"  <testsuite name={label} {head}>\n"]
     for rule in cases:
-        case = f"    <testcase classname={quoteattr(name)} name={quoteattr(f'{rule} {RULES[rule].text}')}"
+        case = f"    <testcase classname={label} name={quoteattr(f'{rule} {RULES[rule].text}')}"
         if rule not in broken:
             lines.append(f"{case}/>\n")
             continue
@@ -127,6 +134,12 @@ def _suite(name: str, report: Report) -> str:
     return "".join(lines) + "  </testsuite>\n"
 
 
+def _failed_suite(name: str, reason: str) -> str:
+    label, message = quoteattr(_xml(name)), quoteattr(_xml(reason))
+    case = f'<testcase classname={label} name="judge the recording"><error message={message}/></testcase>'
+    return f'  <testsuite name={label} tests="1" errors="1">\n    {case}\n  </testsuite>\n'
+
+
 def _xml(text: str) -> str:
     """`text` without the characters that XML 1.0 does not have."""
     return "".join(
@@ -134,5 +147,7 @@ def _xml(text: str) -> str:
     )
 
 
-OUTPUTS: dict[str, Callable[[Reports, bool], str]] = {"json": as_json, "sarif": as_sarif, "junit": as_junit}
+OUTPUTS: dict[str, Callable[[Reports, Failures, bool], str]] = {
+    "json": as_json, "sarif": as_sarif, "junit": as_junit
+}  # fmt: skip
 """By the name on the command line; the figures stand in JSON only, the other two have no place for them."""

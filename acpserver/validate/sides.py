@@ -29,6 +29,8 @@ class Raw(NamedTuple):
     text: str
     problem: str
     size: int
+    is_sure: bool = True
+    lines: int = 1
 
 
 class _Sides:
@@ -121,4 +123,4 @@ def _entry(raw: Raw, sides: _Sides) -> Entry:
     outward = sides.outward or AGENT  # a log of which nothing is known is taken for an agent's
     by_label = {OUT: outward, IN: other(outward), CLIENT: CLIENT, AGENT: AGENT}
     sender = by_label.get(raw.label) or sides.guess(raw.message, raw.problem)
-    return Entry(raw.line, raw.time, sender, raw.message, raw.text, raw.problem, raw.size)
+    return Entry(raw.line, raw.time, sender, *raw[3:])  # what follows the label is the same in both

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from acpserver.validate.envelope import BATCH, NONSENSE, UNREADABLE, Envelope
-from acpserver.validate.findings import AGENT, CLIENT, INFO, WARNING, other
+from acpserver.validate.findings import AGENT, CLIENT, INFO, WARNING, Entry, other
 from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, key, since, text
 
 _OVERDUE_SECONDS = 10.0
@@ -32,14 +32,22 @@ class Requests:
         """Order of the youngest answered request of each side."""
         self._unreadable: deque[tuple[str, Mark]] = deque()
         """Lines of the client that can only be answered with id null, and the rule for each."""
+        self._doubted = 0
+        """Lines that are no message, in a recording that does not tell whose they are."""
+        self._has_gaps = False
+        """Whether one of them is a piece of a message: what that one said is not known."""
         self._last_notification: Mark | None = None
         self._longest: tuple[int, Mark] | None = None
         self._stray: Recent = Recent()
         """Ids of answers of the client that nobody asked for."""
 
-    def broken(self, side: str, envelope: Envelope, mark: Mark) -> None:
-        """A message of `side` is none: the agent must say so."""
-        if side != CLIENT or envelope.kind not in (UNREADABLE, NONSENSE, BATCH):
+    def broken(self, entry: Entry, envelope: Envelope, mark: Mark) -> None:
+        """A message is none: when it is the client's, the agent must say so."""
+        if not entry.is_sure:
+            self._doubted += 1
+            self._has_gaps = self._has_gaps or entry.text.lstrip().startswith("{")
+            return
+        if entry.sender != CLIENT or envelope.kind not in (UNREADABLE, NONSENSE, BATCH):
             return
         rule = {UNREADABLE: "J4", NONSENSE: "J5", BATCH: "J10"}[envelope.kind]
         if envelope.kind == NONSENSE and any(breach.rule == "J2" for breach in envelope.breaches):
@@ -79,6 +87,9 @@ class Requests:
                 yield Breach(
                     rule, side, "error.code", f"{wanted} is due here, not {code}", related=where.line
                 )
+            return
+        if self._doubted:
+            self._doubted -= 1  # that line was the client's
             return
         if code == -32700 and self._longest and self._longest[0] >= _LONG_LINE:
             size, where = self._longest
@@ -138,7 +149,10 @@ class Requests:
             related = line if isinstance(line, int) else None
             reason = "an answer is never answered, not even one nobody asked for"
             return Breach("J9", side, "id", reason, related=related)
-        return Breach("J2", side, "id", f"no request with id {name} was sent")
+        reason = f"no request with id {name} was sent"
+        if self._has_gaps:
+            return Breach("J2", side, "id", f"{reason}, unless in a line that could not be read", INFO)
+        return Breach("J2", side, "id", reason)
 
     def stray(self, name: object, mark: Mark) -> None:
         """Remember an answer of the client that nobody asked for."""
@@ -194,7 +208,9 @@ class Requests:
         if call.withdrawn and is_prompt:
             return  # C1 says it
         reason = f"{call.method} (id {key(call.id)}) was never answered"
-        if overtaken or (waited is not None and waited >= _OVERDUE_SECONDS and not is_prompt):
+        if self._has_gaps:
+            yield Breach("J2", other(side), "", f"{reason} in a line that could be read", INFO, at=call.mark)
+        elif overtaken or (waited is not None and waited >= _OVERDUE_SECONDS and not is_prompt):
             yield Breach("J2", other(side), "", reason, at=call.mark)
         else:
             yield Breach("J2", other(side), "", f"{reason}: the recording ends before", INFO, at=call.mark)

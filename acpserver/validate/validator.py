@@ -12,6 +12,7 @@ from pathlib import Path
 from acpserver import jsontext
 from acpserver.rpc import legacy
 from acpserver.transports.trace import without_secrets
+from acpserver.validate.documents import Spread
 from acpserver.validate.envelope import ANSWER, CALL, Envelope, open_envelope
 from acpserver.validate.findings import (
     AGENT,
@@ -54,12 +55,13 @@ class Validator:
         self._requests = Requests(self._world)
         self._watchers: list[Watcher] = watchers(self._world)
         self._secrets = Secrets()
+        self._spread = {CLIENT: Spread(), AGENT: Spread()}
         self._end: Mark | None = None
         self._opening: str | None = None  # the key of the id of `initialize`
 
     def feed(self, entry: Entry) -> list[Finding]:
         """Judge the next message: the findings that it completes."""
-        opened = open_envelope(entry)
+        opened = self._opened(entry)
         ended = self._ended(entry, opened)
         leaks = list(self._secrets.look(entry))
         quoted = self._secrets.hidden(quotable(entry)) if leaks else quotable(entry)
@@ -71,11 +73,20 @@ class Validator:
         elif opened.kind == ANSWER:
             found += self._answer(entry, mark, opened)
         else:
-            self._requests.broken(entry.sender, opened, mark)
+            self._requests.broken(entry, opened, mark)
             for watcher in self._watchers:
                 watcher.disturbed(entry.sender)
         found += leaks
         return [*ended, *(self._place(breach, quoted, mark) for breach in found)]
+
+    def _opened(self, entry: Entry) -> Envelope:
+        """The envelope; of what one side sends over several lines, only the first one is told."""
+        opened, spread = open_envelope(entry), self._spread[entry.sender]
+        if opened.kind in (CALL, ANSWER):
+            spread.end()
+        elif spread.goes_on(entry.text):
+            return opened._replace(breaches=[])
+        return opened
 
     def _ended(self, entry: Entry, opened: Envelope) -> list[Finding]:
         """The end of a connection that shows only in the beginning of another: an `initialize` with the id of
