@@ -36,9 +36,10 @@ def user(message_id: str, prompt: list[dict[str, object]]) -> Record:
 def assistant(
     parts: list[Part], ids: list[str], usage: Usage | None, whole: bool, cost: float | None = None
 ) -> Record:
-    """What one model call gave; `ids` are the message ids of its text parts, in order. Not `whole`: the
-    answer was cut off, and what is here is what had come. `cost` is in USD, None when no price is known."""
-    record: Record = {"type": "assistant", "parts": [_part(part) for part in parts], "messageIds": ids}
+    """What one model call gave, behind the pieces that were recorded before; `ids` are the message ids of its
+    text parts, in order. Not `whole`: the answer was cut off, and what is here is what had come. `cost` is in
+    USD, None when no price is known."""
+    record = _answer(parts, ids)
     if usage:
         record["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.thought_tokens]
     if usage and cost is not None:
@@ -46,6 +47,12 @@ def assistant(
     if not whole:
         record["cut"] = True
     return _timed(record)
+
+
+def piece(parts: list[Part], ids: list[str]) -> Record:
+    """A piece of an answer that has come while the answer goes on, in the next `assistant` record. Where none
+    follows the answer was cut off."""
+    return _timed({**_answer(parts, ids), "more": True})
 
 
 def call(call_id: str, shown: Record) -> Record:
@@ -91,6 +98,10 @@ def reported(count: int) -> Record:
     return _timed({"type": "reported", "count": count})
 
 
+def _answer(parts: list[Part], ids: list[str]) -> Record:
+    return {"type": "assistant", "parts": [_part(part) for part in parts], "messageIds": ids}
+
+
 def _timed(record: Record) -> Record:
     return {**record, "time": round(time.time(), 3)}
 
@@ -116,6 +127,8 @@ class Conversation:
         self.reported = 0
         """How many of these need no report (any more)."""
         self._call_ids: set[str] = set()
+        self._pieces: tuple[Part, ...] = ()
+        """Parts of an answer that goes on; the last message holds those that count if it does not."""
 
     def add(self, record: Record | None) -> None:
         """Take one record in; None stands for a line that is none. What is damaged changes nothing."""
@@ -134,21 +147,31 @@ class Conversation:
 
     def _user(self, record: Record) -> None:
         message = user_message(record["prompt"], images=True)  # type: ignore[arg-type]
+        self._pieces = ()
         self.turns += 1
         self.title = self.title or title_of(message)
         self.messages.append(message)
 
     def _assistant(self, record: Record) -> None:
-        parts = tuple(map(part_of, record["parts"]))  # type: ignore[call-overload]
-        self._new_calls([part.id for part in parts if isinstance(part, ToolCall)])
+        parts = (*self._pieces, *map(part_of, record["parts"]))  # type: ignore[call-overload]
+        more = bool(record.get("more"))
+        # Calls of an answer without its end were never shown and must not stand here unanswered, nor what led
+        # to them: servers refuse reasoning that nothing follows.
+        said = tuple(part for part in parts if isinstance(part, (Text, Thought)))
+        kept = said if more or record.get("cut") else parts
         counts = record.get("usage")
+        usage = self.usage.plus(Usage(*counts)) if counts else self.usage  # type: ignore[misc]
+        self._new_calls([part.id for part in kept if isinstance(part, ToolCall)])
+        self.usage = usage
         if counts:
-            self.usage = self.usage.plus(Usage(*counts))  # type: ignore[misc]
             cost = record.get("cost")
             known = self.cost is not None and isinstance(cost, (int, float))
             self.cost = self.cost + cost if known else None  # type: ignore[operator]
-        if any(not isinstance(part, (Thought, Opaque)) for part in parts):
-            self.messages.append(Message("assistant", parts))
+        if any(isinstance(part, Text) for part in self._pieces):
+            self.messages.pop()  # what was said so far
+        if any(not isinstance(part, (Thought, Opaque)) for part in kept):
+            self.messages.append(Message("assistant", kept))
+        self._pieces = parts if more else ()
 
     def _new_calls(self, ids: list[str]) -> None:
         """Raise `ValueError` unless each id is one, and new in the session: no model takes a history else."""
@@ -158,6 +181,7 @@ class Conversation:
 
     def _result(self, record: Record) -> None:
         answer = result_of(record)
+        self._pieces = ()
         last = self.messages[-1] if self.messages else None
         if last is not None and last.role == "tool":
             self.messages[-1] = Message("tool", (*last.parts, answer))

@@ -196,14 +196,16 @@ def _head(path: str) -> Conversation:
 
 
 def _until(source: list[Record | None], message_id: str | None) -> Iterator[Record]:
-    """The records of a fork: the good ones, up to and with the message and its results; without the header,
-    and without what was said of damage, which stays behind."""
-    found = False
+    """The records of a fork: the good ones, up to the prompt or the answer that holds the message, with its
+    results; without the header, and without what was said of damage, which stays behind."""
+    found = goes_on = False
     for record in source:
         if record is None or record.get("type") in ("session", "reported"):
             continue
-        if found and record.get("type") in ("user", "assistant"):
+        if found and (record.get("type") == "user" or (record.get("type") == "assistant" and not goes_on)):
             return
+        if record.get("type") in ("user", "assistant"):
+            goes_on = bool(record.get("more"))
         ids = record.get("messageIds")
         found = found or (
             message_id is not None

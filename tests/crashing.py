@@ -30,7 +30,7 @@ from types import TracebackType
 from acpserver import jsontext
 from acpserver.records import Conversation
 from acpserver.session_file import parse_lines
-from tests.fakes.llm_answers import Reply, text, thought, tool_call
+from tests.fakes.llm_answers import Answer, Reply, text, thought, tool_call
 from tests.fakes.llm_server import FakeLlm, Request
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -56,7 +56,12 @@ def model(request: Request) -> Reply:
         return text("I write. ") + written + tool_call("plan", {"entries": entries})
     if step == 2:
         return tool_call("read_file", {"path": "missing.txt"})
-    return text(*(f"{number} " for number in range(40)), mark)
+    return thought("So ", "then.") + text(*(f"{number} " for number in range(40)), mark)
+
+
+def slowly(request: Request) -> Answer:
+    """The same at the pace of a model, so that many kills come in the middle of an answer."""
+    return model(request).answer().pauses(0.001)
 
 
 @dataclass
@@ -80,8 +85,7 @@ class Told:
         key = str(update.get("messageId") or update.get("toolCallId") or "")
         if key and key not in self.order:
             self.order.append(key)
-        if not kind.endswith("_chunk"):  # a thought and the text behind it are one answer, recorded as one
-            self.finish_texts(but=key)
+        self.finish_texts(but=key)
         if kind.endswith("_chunk"):
             piece = update["content"]["text"]  # type: ignore[index]
             self.texts[key] = self.texts.get(key, "") + str(piece)
@@ -252,7 +256,7 @@ class Campaign:
         self.cwd = folder / "project"
         self.cwd.mkdir()
         self.random = random.Random(seed)
-        self.llm = FakeLlm(default=model)
+        self.llm = FakeLlm(default=slowly)
         self.counts = {"rounds": 0, "kills": 0, "sessions": 0, "facts": 0, "cut": 0, "torn": 0}
         self._numbers = itertools.count()
         self._old: list[str] = []

@@ -87,6 +87,52 @@ def test_thoughts_alone_are_no_answer() -> None:
     assert sum_of(records.assistant([Thought("hm")], ["m"], None, False)).messages == []
 
 
+SIGNED = Opaque("m", {"signed": 1})
+PIECES = [
+    records.piece([Thought("hm"), SIGNED], ["m1"]),
+    records.option("mode", "bypass"),  # another thread may have set it meanwhile
+    records.piece([Text("I look"), CALL, Opaque("m", {"signed": 2})], ["m2"]),
+]
+WHOLE_PARTS = (Thought("hm"), SIGNED, Text("I look"), CALL, Opaque("m", {"signed": 2}), Text("so"))
+
+
+def test_an_answer_in_pieces_is_one_message() -> None:
+    last = records.assistant([Text("so")], ["m3"], Usage(10, 5), True)
+    conversation = sum_of(
+        *PIECES, last, records.result(RESULT, {}), records.assistant([Text("x")], [], None, True)
+    )
+    assert conversation.messages == [
+        Message("assistant", WHOLE_PARTS),
+        Message("tool", (RESULT,)),
+        Message("assistant", (Text("x"),)),
+    ]
+    assert (conversation.usage, conversation.damaged) == (Usage(10, 5), 0)
+    again = sum_of(*PIECES, last, records.assistant([CALL], [], None, True))
+    assert (len(again.messages), again.damaged) == (1, 1)  # the call of a piece counts as one
+
+
+CUT = {
+    "killed": ([], (Thought("hm"), Text("I look"))),
+    "cancelled": (
+        [records.assistant([Text("so"), CALL], ["m3"], None, False)],
+        (Thought("hm"), Text("I look"), Text("so")),
+    ),
+    "damaged": ([None], (Thought("hm"), Text("I look"))),
+}
+
+
+@pytest.mark.parametrize("cut", CUT)
+def test_an_answer_in_pieces_that_broke_off_holds_what_was_shown(cut: str) -> None:
+    """No call that has no result, and no reasoning that nothing follows; the next answer is another one."""
+    end, parts = CUT[cut]
+    asked = records.user("m4", prompt("and?"))
+    last = records.assistant([CALL], [], None, True)  # the call was not shown, so its id is free
+    conversation = sum_of(*PIECES, *end, asked, last)
+    assert conversation.messages[0] == Message("assistant", parts)
+    assert [message.role for message in conversation.messages] == ["assistant", "user", "assistant"]
+    assert conversation.messages[-1].parts == (CALL,)
+
+
 def test_a_failed_turn_takes_its_prompt_back_and_only_that() -> None:
     first = records.user("m1", prompt("one"))
     answer = records.assistant([Text("two")], ["m2"], None, True)
@@ -173,6 +219,7 @@ parts = st.lists(st.one_of(st.builds(Text, texts), st.builds(Thought, texts), ca
 any_record = st.one_of(
     st.builds(lambda text: records.user("m", prompt(text)), texts),
     st.builds(lambda found: records.assistant(found, ["m"] * 2, None, True), parts),
+    st.builds(lambda found: records.piece(found, ["m"] * 2), parts),
     st.builds(lambda call_id, text: records.result(ToolResult(call_id, "bash", text), {}), ids, texts),
     st.builds(lambda call_id: records.call(call_id, {"title": "t", "kind": "other"}), ids),
     st.sampled_from([records.failed("x"), records.trimmed(), records.plan([]), records.option("a", "b")]),

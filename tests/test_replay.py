@@ -53,6 +53,14 @@ def test_a_turn_in_its_order() -> None:
     assert updates[5]["rawOutput"] == {"exitCode": 0}
 
 
+def test_an_answer_in_pieces_is_told_as_one() -> None:
+    pieces = [records.piece([Thought("hm"), Opaque("m", {"x": 1})], ["t"]), records.piece([CALL], [])]
+    last = records.assistant([Text("I look.")], ["a"], None, True)
+    whole = records.assistant([Thought("hm"), CALL, Text("I look.")], ["t", "a"], None, True)
+    assert told(*pieces, last, BEGUN, ENDED) == told(whole, BEGUN, ENDED)
+    assert told(*pieces) == told(whole)[:1]
+
+
 @pytest.mark.parametrize("after", [[], [prompt({"type": "text", "text": "x"})], [ANSWER | {"parts": []}]])
 def test_a_call_that_was_cut_off_ends_as_failed_once(after: list[Record]) -> None:
     updates = told(ANSWER, BEGUN, *after, ENDED)[: 3 + len(after)]

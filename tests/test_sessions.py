@@ -18,6 +18,7 @@ from acpserver import records
 from acpserver.cancel import CancelFlag
 from acpserver.client import Client
 from acpserver.errors import RpcError
+from acpserver.llm.types import Opaque, TextDelta, ThoughtDelta
 from acpserver.mcp import McpServers
 from acpserver.session import Session
 from acpserver.session_file import SessionFile
@@ -25,6 +26,7 @@ from acpserver.sessions import Sessions
 from acpserver.store import Store
 from tests.e2e.moments import Stage, bash, stage, stalled_stream
 from tests.fakes.editor import Editor, Json
+from tests.fakes.inside import Inside, Script, stall
 from tests.fakes.llm_answers import Stall, text, tool_call
 from tests.fakes.llm_server import FakeLlm
 from tests.field.helpers import patched
@@ -267,6 +269,30 @@ def test_a_fork_in_mid_turn_and_at_a_message(tmp_path: Path) -> None:
         at.editor.cancel(at.session)
         assert running.wait() == "cancelled"
         assert at.llm.violations == []
+
+
+def test_what_was_shown_to_its_end_is_recorded_before_what_follows(tmp_path: Path) -> None:
+    """A kill in mid-answer loses the text that grows, no more; a load in mid-turn tells each thing once."""
+    played = Script([ThoughtDelta("hm"), Opaque("m", {"signed": 1}), TextDelta("I see"), stall])
+    with Editor(run=Inside(tmp_path, played).run) as editor:
+        editor.initialize(NOTICES)
+        session = editor.new_session(tmp_path)
+        turn = editor.prompt(session, "go on")
+        turn.until("agent_message_chunk")
+        last = json.loads(
+            list((tmp_path / "state").glob("sessions/*/*.jsonl"))[0].read_text().splitlines()[-1]
+        )
+        assert last["parts"] == [{"thought": "hm"}, {"opaque": {"signed": 1}, "origin": "m"}]
+        assert last["messageIds"] == [turn.of_kind("agent_thought_chunk")[0]["messageId"]]
+        live = story(turn.updates)
+        assert told(editor, session, tmp_path)[1:] == live
+        asked = params(session, tmp_path, _meta={"messageId": last["messageIds"][0]})
+        fork = editor.request("session/fork", asked).result["sessionId"]
+        assert told(editor, fork, tmp_path)[1:] == live[:1]
+        editor.cancel(session)
+        assert turn.wait() == "cancelled"
+        fork = editor.request("session/fork", asked).result["sessionId"]  # with all of the answer
+        assert told(editor, fork, tmp_path)[1:] == told(editor, session, tmp_path)[1:] == live
 
 
 def test_a_fork_while_a_command_runs_has_a_result_for_it(tmp_path: Path) -> None:

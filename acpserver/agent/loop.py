@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from acpserver import records
@@ -37,6 +38,7 @@ from acpserver.llm.types import (
 )
 from acpserver.options import effort
 from acpserver.prompts import check_images
+from acpserver.records import Record
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 
@@ -47,15 +49,11 @@ STOP_REASONS = {"length": "max_tokens", "refusal": "refusal"}
 class Answer:
     """What one model call gave."""
 
-    parts: list[Part] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)  # the message id of each text and thought, in order
+    parts: list[Part] = field(default_factory=list)  # that are not recorded yet
+    ids: list[str] = field(default_factory=list)  # the message id of each text and thought among them
+    calls: list[ToolCall] = field(default_factory=list)
     finish: str = ""
     usage: Usage | None = None
-
-    @property
-    def calls(self) -> list[ToolCall]:
-        """The tool calls, in order."""
-        return [part for part in self.parts if isinstance(part, ToolCall)]
 
 
 class TurnLoop:
@@ -157,7 +155,7 @@ class TurnLoop:
         self.models.learn(model, self.turn.cancel)
         request = self._request(model)
         answer = Answer()
-        self._sink = sink = _Sink(answer, self._updates)
+        self._sink = sink = _Sink(answer, self._updates, self.session.note)
         whole = False
         try:
             for event in provider.stream(request, self.turn.cancel):
@@ -167,11 +165,7 @@ class TurnLoop:
         finally:
             with self.session.story:
                 self._sink = None
-                if not whole:
-                    # Calls of a broken answer were never shown and must not stand in the history unanswered.
-                    answer = sink.shown()
-                else:
-                    sink.end_text()
+                sink.end_text()
                 if answer.parts or answer.usage:
                     cost = self._cost(model, answer.usage)
                     self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole, cost))
@@ -204,8 +198,7 @@ class TurnLoop:
         """What a replay in mid-turn tells behind the records. Called with the session's `story` held."""
         self._updates.break_text()
         if self._sink is not None:
-            shown = self._sink.shown()
-            return list(replay([records.assistant(shown.parts, shown.ids, None, False)], running=True))
+            return list(replay([self._sink.unrecorded()], running=True))
         running, content = self.turn.running_call, self.turn.running_content
         if running is None:
             return []
@@ -227,11 +220,16 @@ class TurnLoop:
 
 
 class _Sink:
-    """Turns the events of one model call into updates, sent at once, and parts of the answer."""
+    """Turns the events of one model call into updates, sent at once, and parts of the answer.
 
-    def __init__(self, answer: Answer, updates: TurnUpdates):
+    What has come to its end is recorded before text that follows is shown: a kill then loses nothing that the
+    user has seen finished. Calls are shown later, when the whole answer is recorded.
+    """
+
+    def __init__(self, answer: Answer, updates: TurnUpdates, note: Callable[[Record], None]):
         self._answer = answer
         self._updates = updates
+        self._note = note
         self._kind = ""
         self._message_id = ""
         self._pieces: list[str] = []
@@ -245,6 +243,8 @@ class _Sink:
         elif isinstance(event, (Opaque, ToolCall)):
             self.end_text()
             self._answer.parts.append(event)
+            if isinstance(event, ToolCall):
+                self._answer.calls.append(event)
         elif isinstance(event, Usage):
             self._answer.usage = event
         elif isinstance(event, Finish):
@@ -255,28 +255,29 @@ class _Sink:
     def _text(self, kind: str, text: str) -> None:
         if kind != self._kind:  # another kind of text is another message (rule P4)
             self.end_text()
+            self._record()
             self._kind, self._message_id = kind, str(uuid.uuid4())
         self._pieces.append(text)
         self._updates.text(kind, self._message_id, text)
 
     def end_text(self) -> None:
         """Make the text so far a part of the answer."""
-        if self._pieces:
-            self._answer.parts.append(self._text_part())
-            self._answer.ids.append(self._message_id)
+        self._answer.parts, self._answer.ids = self._with_text()
         self._pieces = []
         self._kind = ""
 
-    def shown(self) -> Answer:
-        """What the user has seen of the answer so far: no calls, and no reasoning that led to one."""
-        unseen = (Opaque, ToolCall)
-        parts: list[Part] = [part for part in self._answer.parts if not isinstance(part, unseen)]
-        ids = list(self._answer.ids)
-        if self._pieces:
-            parts.append(self._text_part())
-            ids.append(self._message_id)
-        return Answer(parts, ids, usage=self._answer.usage)
+    def unrecorded(self) -> Record:
+        """What no record holds yet of the answer."""
+        return records.piece(*self._with_text())
 
-    def _text_part(self) -> Part:
+    def _record(self) -> None:
+        if self._answer.ids:  # the user has seen something of it
+            self._note(records.piece(self._answer.parts, self._answer.ids))
+            self._answer.parts, self._answer.ids = [], []
+
+    def _with_text(self) -> tuple[list[Part], list[str]]:
+        if not self._pieces:
+            return self._answer.parts, self._answer.ids
         text = "".join(self._pieces)
-        return Text(text) if self._kind == "agent_message_chunk" else Thought(text)
+        part = Text(text) if self._kind == "agent_message_chunk" else Thought(text)
+        return [*self._answer.parts, part], [*self._answer.ids, self._message_id]

@@ -33,7 +33,7 @@ def replay(records: Iterable[Record | None], running: bool) -> Iterator[Update]:
 
 
 class _Story:
-    """What must be remembered between records: the last answer's calls, and which were told or are open."""
+    """What must be remembered between records: all calls, and which were told or are open."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
@@ -73,7 +73,7 @@ class _Story:
                 tag = "agent_message_chunk" if isinstance(part, Text) else "agent_thought_chunk"
                 message_id = str(next(ids, None) or uuid.uuid4())
                 updates += [translate.text_chunk(tag, message_id, piece) for piece in split_text(part.text)]
-        self._calls = {part.id: part for part in parts if isinstance(part, ToolCall)}
+        self._calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
         return updates
 
     def _result(self, record: Record) -> Iterator[Update]:
