@@ -278,3 +278,31 @@ def test_a_whole_message_is_taken_out_of_its_envelope(tmp_path: Path, capsys: An
     assert main(["message", "session/cancel", "--result", str(file)]) == 2
     assert main(["message", "sessions/list", str(file)]) == 2
     assert "an old name of session/list" in capsys.readouterr().err
+
+
+MCP_KEY = "abcdef-123456-xyz"
+
+
+def test_the_page_shows_no_secret_that_was_found(tmp_path: Path, capsys: Any) -> None:
+    server = {"name": "m", "command": "/m", "args": [], "env": [{"name": "API_KEY", "value": MCP_KEY}]}
+    talk = turn().set("new", "params.mcpServers", [server])
+    talk.set("chunk", "params.update.content.text", f"the key is {MCP_KEY}")
+    talk.set("title", "params.update.title", MCP_KEY)
+    talk.set("last", "params.update.content.text", "x" * 70_000)
+    talk.set("last", "params.update._meta", {"z": MCP_KEY})
+    talk.set("prompt!", "result", {"stopReason": MCP_KEY})
+    page = tmp_path / "page.html"
+    assert main(["--html", str(page), str(recorded(tmp_path / "talk.jsonl", talk))]) == 1
+    out = capsys.readouterr().out
+    assert out.count("error A5 agent") == 3 and "and 1 more like this" in out
+    assert MCP_KEY not in out
+    shown = page.read_text()
+    assert MCP_KEY not in shown and "the key is ***" in shown
+
+
+def test_the_page_shows_no_key_that_stands_in_an_error(tmp_path: Path) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwx"
+    talk = opened().ask("list", 9, "session/list", {}, None, {"code": -32603, "message": f"bad key {key}"})
+    page = tmp_path / "page.html"
+    assert main(["--html", str(page), str(recorded(tmp_path / "talk.jsonl", talk))]) == 1
+    assert key not in page.read_text() and "bad key ***" in page.read_text()

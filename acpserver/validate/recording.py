@@ -65,10 +65,10 @@ class Reporter:
         return found
 
     def judged(self, lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
-        """The entries of a recording, each judged before it is passed on; the end too."""
+        """The entries of a recording, each judged before it is passed on without secrets; the end too."""
         for entry in read(lines, format):
             self.add(entry)
-            yield entry
+            yield self._validator.shown(entry)
         self._keep(self._validator.finish())
         self.findings.sort(key=lambda finding: finding.line)
 

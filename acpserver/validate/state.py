@@ -16,6 +16,7 @@ from acpserver import jsontext
 
 Json = dict[str, object]
 
+MOST_SESSIONS = 1000  # that are remembered, unless more are at work at once
 REMEMBERED = 20_000  # names of one kind (ended tool calls, message ids) that a session keeps
 
 
@@ -193,6 +194,11 @@ class Session:
         """The turn that runs now."""
         return self.turns[0] if self.turns else None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs, or the session is being opened."""
+        return bool(self.turns or self.loads or self.resumes)
+
     def turn_of(self, call: Call) -> Turn | None:
         """The turn that a prompt began."""
         return next((turn for turn in self.turns if turn.call is call), None)
@@ -209,6 +215,8 @@ class World:
         self.auth: dict[str, str] | None = None
         """The announced auth methods and their types; None before the answer."""
         self.sessions: dict[str, Session] = {}
+        """To be added to by `remember`."""
+        self._forgotten = Recent()
         self.open: dict[str, OrderedDict[str, Call]] = {"client": OrderedDict(), "agent": OrderedDict()}
         """Requests without an answer, by side and by the JSON text of the id."""
         self.answered: dict[str, Recent] = {"client": Recent(), "agent": Recent()}
@@ -228,6 +236,28 @@ class World:
     def session(self, session_id: str) -> Session | None:
         """The session of this id, if it is open or being opened."""
         return self.sessions.get(session_id)
+
+    def remember(self, session: Session) -> None:
+        """Note a session. Of too many, one that is not busy is forgotten, a closed one if there is one."""
+        self._forgotten.discard(session.id)
+        self.sessions[session.id] = session
+        if len(self.sessions) > MOST_SESSIONS:
+            idle = (one for one in self.sessions.values() if one is not session and not one.is_busy)
+            first = next(idle, None)
+            closed = (
+                first if first and first.is_closed else next((one for one in idle if one.is_closed), first)
+            )
+            if closed:
+                self._forgotten.add(closed.id)
+                del self.sessions[closed.id]
+
+    def may_have_had(self, session_id: str) -> bool:
+        """Whether a session that is not known now may have been known and forgotten."""
+        return session_id in self._forgotten or len(self._forgotten) >= REMEMBERED
+
+    def had(self, session_id: str) -> bool:
+        """Whether this is, or certainly was, a session."""
+        return session_id in self.sessions or session_id in self._forgotten
 
     def blur(self) -> None:
         """A message could not be read: what it said about any session is not known."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from acpserver import jsontext
 from acpserver.redaction import HIDDEN
-from acpserver.validate.findings import AGENT, CLIENT, Entry
+from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry
 from acpserver.validate.state import Answer, Breach, Call, Mark, World, objects, text
 
 _SECRET_NAME = re.compile(r"key(?!board)|token(?!izer)|secret|passw|auth(?!or(?!iz))|credential|cookie", re.I)
@@ -43,20 +43,45 @@ class Secrets:
         """Is there a secret in what the agent sends?"""
         if entry.sender != AGENT:
             return
-        for secret, line in self._known.items():
-            if secret in entry.text:
-                reason = "the value of a variable or header of an MCP server"
-                yield Breach("A5", AGENT, "", f"a secret on the wire: {reason}", related=line)
-                return
-        if '"error"' in entry.text and _KEY.search(entry.text):
+        secret = self._known_in(entry)
+        if secret:
+            reason = "the value of a variable or header of an MCP server"
+            yield Breach("A5", AGENT, "", f"a secret on the wire: {reason}", related=self._known[secret])
+        elif _has_key(entry):
             yield Breach("A5", AGENT, "error", "a secret on the wire: this looks like an API key")
 
-    def hidden(self, entry: Entry) -> Entry:
-        """The message as reports may quote it, once `look` has found something in it."""
-        shown = _KEY.sub(HIDDEN, entry.text)
+    def _known_in(self, entry: Entry) -> str:
+        """A secret that stands in the message, or ""."""
+        if not self._known:
+            return ""
+        whole = entry.text if len(entry.text) < MAX_TEXT else jsontext.dumps(entry.message)
+        return next((secret for secret in self._known if secret in whole), "")
+
+    def shown(self, entry: Entry) -> Entry:
+        """The message as people may see it: without what `look` finds, whoever sends it."""
+        if not (self._known_in(entry) or _has_key(entry)):
+            return entry
+        return entry._replace(text=self.hidden(entry.text), message=self._hidden_in(entry.message))
+
+    def hidden(self, words: str) -> str:
+        """`words` without secrets."""
+        words = _KEY.sub(HIDDEN, words)
         for secret in self._known:
-            shown = shown.replace(secret, HIDDEN)
-        return entry._replace(text=shown)
+            words = words.replace(secret, HIDDEN)
+        return words
+
+    def _hidden_in(self, value: object) -> object:
+        """A copy of a JSON value without secrets."""
+        if isinstance(value, str):
+            return self.hidden(value)
+        if isinstance(value, dict):
+            return {self.hidden(name): self._hidden_in(item) for name, item in value.items()}
+        return [self._hidden_in(item) for item in value] if isinstance(value, list) else value
+
+
+def _has_key(entry: Entry) -> bool:
+    """Whether something in an error looks like an API key."""
+    return '"error"' in entry.text and _KEY.search(entry.text) is not None
 
 
 class Errors:

@@ -44,7 +44,10 @@ class Sessions:
         if call.method in _OPENERS:
             yield from self._folders(call)
         if call.method in ("session/load", "session/resume") and call.session:
-            session = self._world.sessions.setdefault(call.session, Session(call.session))
+            session = self._world.session(call.session)
+            if session is None:
+                session = Session(call.session)
+                self._world.remember(session)
             session.is_closed = False
             if call.method == "session/load":
                 session.loads.append(call)
@@ -76,6 +79,8 @@ class Sessions:
         if self._world.is_blurred or self._world.client is None:
             return
         if session is None:
+            if self._world.may_have_had(call.session):
+                return
             self._strange.add(call.order)
             yield Breach("S4", CLIENT, "params.sessionId", f"{call.session!r} was never given out", WARNING)
         elif session.is_closed and call.method != "session/cancel":
@@ -101,7 +106,7 @@ class Sessions:
             yield Breach("S3", AGENT, "params.update.sessionUpdate", reason, related=related)
 
     def _unknown(self, call: Call) -> Iterator[Breach]:
-        if self._world.is_blurred or self._world.client is None:
+        if self._world.is_blurred or self._world.client is None or self._world.may_have_had(call.session):
             return
         opening = [
             *self._world.requests(CLIENT, "session/new"),
@@ -152,7 +157,7 @@ class Sessions:
         if not new_id:
             self._world.is_blurred = True
             return
-        if new_id in self._world.sessions:
+        if self._world.had(new_id):
             rule = "S10" if call.method == "session/fork" else "S1"
             yield Breach(
                 rule, AGENT, "result.sessionId", f"{new_id!r} is the id of another session", related=related
@@ -160,7 +165,7 @@ class Sessions:
         cwd = text(call.params, "cwd")
         if call.method == "session/new" and cwd and not is_absolute(cwd):
             yield Breach("S1", AGENT, "", f"cwd {cwd!r} is not absolute: -32602 is due", related=related)
-        self._world.sessions[new_id] = Session(new_id, cwd, is_open=True)
+        self._world.remember(Session(new_id, cwd, is_open=True))
 
     def _refused(self, answer: Answer) -> Iterator[Breach]:
         call, related = answer.call, answer.call.mark.line
@@ -245,7 +250,7 @@ class Sessions:
             elif before and when[-1:] == before[-1:] == "Z" and when[:19] > before[:19]:
                 yield Breach("S7", AGENT, f"{place}.updatedAt", "newer than the session before it")
             if name not in self._world.sessions and cwd:
-                self._world.sessions[name] = Session(name, cwd, is_closed=True)
+                self._world.remember(Session(name, cwd, is_closed=True))
             before = when
 
     def disturbed(self, side: str) -> None:

@@ -64,7 +64,7 @@ class Validator:
         opened = self._opened(entry)
         ended = self._ended(entry, opened)
         leaks = list(self._secrets.look(entry))
-        quoted = self._secrets.hidden(quotable(entry)) if leaks else quotable(entry)
+        quoted = self._secrets.shown(quotable(entry))
         mark = Mark(entry.line, entry.time, quoted.text[:MAX_EXCERPT])
         self._end, self.label, self.answers = mark, "", None
         found = list(opened.breaches)
@@ -77,7 +77,14 @@ class Validator:
             for watcher in self._watchers:
                 watcher.disturbed(entry.sender)
         found += leaks
-        return [*ended, *(self._place(breach, quoted, mark) for breach in found)]
+        placed = [self._place(breach, quoted, mark) for breach in found]
+        if leaks:  # a sentence may quote the very value
+            placed = [one._replace(text=self._secrets.hidden(one.text)) for one in placed]
+        return [*ended, *placed]
+
+    def shown(self, entry: Entry) -> Entry:
+        """A message that was judged, as people may see it: without the secrets that were found."""
+        return self._secrets.shown(entry)
 
     def _opened(self, entry: Entry) -> Envelope:
         """The envelope; of what one side sends over several lines, only the first one is told."""
