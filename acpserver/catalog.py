@@ -51,6 +51,7 @@ class KnownProvider(NamedTuple):
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()  # parts of the names of models in its list that do not chat
     open_list: bool = False  # its list of models is given to everybody, so a key cannot be tried with it
+    server: str = ""  # what its models want of an OpenAI-compatible server, at a gateway as well
 
 
 _MILLION = 1_000_000
@@ -119,6 +120,7 @@ KNOWN = (
         ("OPENROUTER_API_KEY",),
         models=(ModelInfo("openrouter/auto"),),
         open_list=True,
+        server="openrouter",
     ),
     KnownProvider(
         "deepseek",
@@ -129,6 +131,7 @@ KNOWN = (
         # The price of the busy hours; the other hours cost half.
         models=(ModelInfo("deepseek-flash", _MILLION, 384_000, Price(0.3, 1.2, 0.006), True, True),),
         thinking=("deepseek-flash", "deepseek-v4"),
+        server="deepseek",
     ),
     KnownProvider(
         "mistral",
@@ -137,7 +140,9 @@ KNOWN = (
         "https://api.mistral.ai/v1",
         ("MISTRAL_API_KEY",),
         models=(ModelInfo("mistral-large-latest"), ModelInfo("devstral-latest")),
+        thinking=("mistral-large-4", "mistral-medium-3-5", "mistral-small-2603", "mistral-small-latest"),
         not_chat=("embed", "moderation", "ocr", "transcribe", "voxtral"),
+        server="mistral",
     ),
     KnownProvider(
         "dashscope",
@@ -149,6 +154,7 @@ KNOWN = (
         (ModelInfo("qwen3.8-max", _MILLION, None, Price(2, 6), thinking=True),),
         thinking=("qwen3", "qwen-plus", "qwen-flash"),
         not_chat=("asr", "audio", "embedding", "image", "ocr", "rerank", "tts", "wan"),
+        server="dashscope",
     ),
     KnownProvider(
         "moonshot",
@@ -157,6 +163,8 @@ KNOWN = (
         "https://api.moonshot.ai/v1",
         ("MOONSHOT_API_KEY",),
         models=(ModelInfo("kimi-k2.6", None, None, Price(0.95, 4, 0.16)),),
+        thinking=("kimi-k3",),  # those before think or do not, and think unless told not to
+        server="moonshot",
     ),
     KnownProvider(
         "ollama",
@@ -175,6 +183,12 @@ _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com(/|$)")
 
 DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
 """The names that `llm.dialects` knows."""
+
+SERVERS = (
+    "openai", "azure", "openrouter", "deepseek", "moonshot", "dashscope", "mistral", "groq", "vllm",
+    "llama.cpp", "lm-studio",
+)  # fmt: skip
+"""The names that `llm.openai_servers` knows."""
 
 
 def known(name: str) -> KnownProvider | None:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acpserver import config_file, credentials, provider_setup
-from acpserver.catalog import DIALECTS, KNOWN, ModelInfo, known, speaker, usual_dialect
+from acpserver.catalog import DIALECTS, KNOWN, SERVERS, ModelInfo, known, speaker, usual_dialect
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
@@ -61,6 +61,7 @@ SETTINGS = (
     Setting("strict", "switch", "treat an outgoing message that does not fit the schema as an error"),
     Setting("context_window", "count", "the context window of that endpoint's model, in tokens", flag=False),
     Setting("images", "switch", "that endpoint's model takes images", flag=False),
+    Setting("server", "text", "which server that is, if its address does not tell", SERVERS, flag=False),
     Setting("connect_timeout", "seconds", "how long connecting may take (default 10)", flag=False),
     Setting("idle_timeout", "seconds", "how long the model may be silent (default 120)", flag=False),
     Setting("retry_seconds", "seconds", "how long a failing call is retried (default 60)", flag=False),
@@ -83,6 +84,7 @@ class Config(NamedTuple):
     strict: bool = False
     context_window: int | None = None
     images: bool = False
+    server: str = ""
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
     retry_seconds: float = 60.0
@@ -116,6 +118,7 @@ class Config(NamedTuple):
             self.key_variable,
             needs_key=not self.base_url and bool(vendor.key_variables),
             models=(model,) if self.model and self.model != OFFLINE else (),
+            server=self.server,
         )
 
     @property

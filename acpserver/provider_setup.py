@@ -36,6 +36,7 @@ class ProviderSetup(NamedTuple):
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()
     open_list: bool = False
+    server: str = ""  # which OpenAI-compatible server it is, where its address does not tell
     is_disabled: bool = False  # by the client, for as long as this process lives
 
     def __repr__(self) -> str:
@@ -125,6 +126,7 @@ def _known(
         thinking=provider.thinking,
         not_chat=provider.not_chat,
         open_list=provider.open_list,
+        server=provider.server,
     )
     if not provider.key_variables and not url:
         return setup._replace(base_url="")  # a local server that nobody has spoken of
@@ -174,6 +176,7 @@ def _given(
         dialect=str(one.get("dialect", setup.dialect)),
         base_url=str(one.get("baseUrl", setup.base_url)).strip().rstrip("/"),
         headers=tuple(one.get("headers", {}).items()),
+        server=str(one.get("server", setup.server)),
         models=(*models, *(model for model in setup.models if model.name not in listed)),
     )
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from acpserver import config, config_file, permissions, provider_setup
-from acpserver.catalog import DIALECTS, KNOWN
+from acpserver.catalog import DIALECTS, KNOWN, SERVERS
 from acpserver.config import SETTINGS, Config, load
 from acpserver.errors import ConfigError
-from acpserver.llm import dialects
+from acpserver.llm import dialects, openai_servers
 from acpserver.rpc import definitions
 
 
@@ -154,6 +154,7 @@ def test_the_schema_lists_the_settings() -> None:
         assert tuple(properties[setting.key].get("enum", ())) == setting.choices
     provider = properties["providers"]["additionalProperties"]["properties"]
     assert tuple(provider["dialect"]["enum"]) == DIALECTS == tuple(dialects.DIALECTS)
+    assert tuple(provider["server"]["enum"]) == SERVERS == tuple(openai_servers.SERVERS)
     modes = properties["permissions"]["properties"]["mode"]["enum"]
     assert set(modes) == set(config_file.MODES) == {mode.id for mode in permissions.MODES}
 

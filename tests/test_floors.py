@@ -78,6 +78,7 @@ ROOMS = """
     llm.causes
     llm.pool
     llm.retry
+    llm.body
     llm.calls
     llm.http
     llm.offline

@@ -320,6 +320,37 @@ def test_a_wait_longer_than_the_time_left_ends_the_attempts_and_is_named(llm: Fa
     assert "3600 s" in str(failed) and "slow down" in str(failed)
 
 
+STOPPED = Policy(total=1.0, first_wait=0.01, clock=lambda: 0.0)
+"""Its clock stands still: a further try has the whole time left, 1 s."""
+
+
+@pytest.mark.parametrize("position", [None, 0])
+def test_a_further_try_is_silent_for_no_longer_than_tries_are_made(
+    llm: FakeLlm, position: int | None
+) -> None:
+    silent = text("ok").answer()
+    silent = silent.before_headers(Stall()) if position is None else silent.insert(position, Stall())
+    llm.script(error(500), silent, error(400, {"error": "stop"}))
+    asked = provider(llm.base_url, STOPPED, idle_timeout=20.0)
+    reasons = []
+    with pytest.raises(ProviderError, match="stop"):
+        for event in asked.stream(ASKED, CancelFlag()):
+            assert isinstance(event, Waiting)
+            reasons.append(event.reason)
+    assert "HTTP 500" in reasons[0] and "nothing" in reasons[1] and " 1 s" in reasons[1] and len(reasons) == 2
+
+
+def test_a_first_try_may_be_silent_for_longer_than_tries_are_made(llm: FakeLlm) -> None:
+    llm.script(text("ok").answer().insert(0, Pause(1.5)))
+    assert said(ask(provider(llm.base_url, STOPPED, idle_timeout=20.0))) == "ok"
+
+
+def test_a_further_try_that_has_begun_to_speak_is_borne_like_any_other(llm: FakeLlm) -> None:
+    llm.script(error(500), text("o", "k").answer().insert(2, Pause(1.5)))
+    found = ask(provider(llm.base_url, STOPPED, idle_timeout=20.0))
+    assert said(found) == "ok" and isinstance(found[0], Waiting)
+
+
 def test_after_a_failed_call_the_next_one_works(llm: FakeLlm) -> None:
     asked = provider(llm.base_url)
     llm.script(raw(Reset()), text("ok"))
@@ -503,7 +534,7 @@ def test_a_web_page_instead_of_an_answer(llm: FakeLlm) -> None:
 
 def test_answers_without_end_are_refused(llm: FakeLlm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_MAX_STREAM", 100_000)
-    monkeypatch.setattr(calls, "_MAX_WHOLE", 100_000)
+    monkeypatch.setattr("acpserver.llm.body._MAX_WHOLE", 100_000)
     monkeypatch.setattr(sse, "MAX_EVENT", 50_000)
     for body in (b": comment\n" * 5000, b"data: " + b"x" * 60_000, b"{" + b" " * 200_000):
         llm.script(Answer((body,) * 3))

@@ -6,11 +6,14 @@ import json
 
 import pytest
 
+from acpserver.cancel import CancelFlag
 from acpserver.llm.faults import Faults
+from acpserver.llm.http import HttpProvider
 from acpserver.llm.listing import details_of
 from acpserver.llm.names import fit_name
 from acpserver.llm.openai import OpenAi
-from acpserver.llm.openai_servers import SERVERS, server_at
+from acpserver.llm.openai_servers import HOSTS, SERVERS, server_at
+from acpserver.llm.retry import Policy
 from acpserver.llm.sse import Item
 from acpserver.llm.types import (
     Endpoint,
@@ -20,17 +23,32 @@ from acpserver.llm.types import (
     ModelRequest,
     Opaque,
     Text,
+    TextDelta,
     ToolCall,
     ToolResult,
     Usage,
 )
 from acpserver.llm.wire import origin
+from tests.fakes.llm_answers import text, thought, tool_call
+from tests.fakes.llm_server import FakeLlm
 
 ASKED = ModelRequest("m", "", (Message("user", (Text("hi"),)),), max_tokens=9, effort="low")
 
 
+LEVELS = ("low", "medium", "high")
+ON_OR_OFF = [{"reasoning_effort": level} for level in ("none", "high", "high")]
+
+
 def body_at(base_url: str, asked: ModelRequest = ASKED) -> dict:
     return json.loads(OpenAi().chat(Endpoint(base_url, api_key="k"), asked).body)
+
+
+def asks(place: str | Endpoint, asked: ModelRequest = ASKED) -> dict:
+    """The members that differ between servers."""
+    endpoint = Endpoint(place) if isinstance(place, str) else place
+    common = {"model", "messages", "stream", "stream_options"}
+    body = json.loads(OpenAi().chat(endpoint, asked).body)
+    return {key: value for key, value in body.items() if key not in common}
 
 
 @pytest.mark.parametrize(
@@ -40,19 +58,91 @@ def body_at(base_url: str, asked: ModelRequest = ASKED) -> dict:
         ("https://x.openai.azure.com/openai/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
         ("https://openrouter.ai/api/v1", {"max_tokens": 9, "reasoning": {"effort": "low"}}),
         ("https://api.deepseek.com", {"max_tokens": 9, "reasoning_effort": "low"}),
-        ("https://api.moonshot.ai/v1", {"max_tokens": 9}),
+        ("https://api.moonshot.ai/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
         (
             "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-            {"max_tokens": 9, "enable_thinking": True},
+            {"max_tokens": 9, "enable_thinking": True, "thinking_budget": 2048},
         ),
+        (
+            "https://ws.ap-southeast-1.maas.aliyuncs.com/compatible-mode/v1",
+            {"max_tokens": 9, "enable_thinking": True, "thinking_budget": 2048},
+        ),
+        ("https://api.mistral.ai/v1", {"max_tokens": 9, "reasoning_effort": "low"}),
         ("https://api.groq.com/openai/v1", {"max_completion_tokens": 9, "reasoning_effort": "low"}),
         ("http://127.0.0.1:8080/v1", {"max_tokens": 9, "reasoning_effort": "low"}),
         ("https://notapi.openai.com.evil.example/v1", {"max_tokens": 9, "reasoning_effort": "low"}),
     ],
 )
 def test_what_is_asked_of_a_server(base_url: str, members: dict) -> None:
-    common = {"model", "messages", "stream", "stream_options"}
-    assert {key: value for key, value in body_at(base_url).items() if key not in common} == members
+    assert asks(base_url) == members
+
+
+@pytest.mark.parametrize(
+    ("server", "model", "asked"),
+    [
+        ("openai", "gpt-5.5", [{"reasoning_effort": level} for level in LEVELS]),
+        ("openrouter", "x/y", [{"reasoning": {"effort": level}} for level in LEVELS]),
+        ("deepseek", "deepseek-flash", [{"reasoning_effort": level} for level in LEVELS]),
+        ("moonshot", "kimi-k3", [{"reasoning_effort": level} for level in ("low", "high", "max")]),
+        (
+            "dashscope",
+            "qwen3.7-plus",
+            [{"enable_thinking": True, "thinking_budget": most} for most in (2_048, 8_192, 24_576)],
+        ),
+        (
+            "dashscope",
+            "qwen3.8-max",
+            [{"enable_thinking": True, "reasoning_effort": level} for level in ("low", "medium", "xhigh")],
+        ),
+        ("mistral", "mistral-small-latest", ON_OR_OFF),
+        ("mistral", "mistral-medium-3-5", ON_OR_OFF),
+        ("mistral", "mistral-large-4-0", [{"reasoning_effort": level} for level in LEVELS]),
+    ],
+)
+def test_how_a_model_is_told_how_much_to_think(server: str, model: str, asked: list[dict]) -> None:
+    request = ASKED._replace(model=model, max_tokens=None)
+    endpoint = Endpoint("http://localhost/v1", server=server)
+    assert [asks(endpoint, request._replace(effort=level)) for level in LEVELS] == asked
+    assert asks(endpoint, request._replace(effort="")) == {}
+
+
+def test_the_name_of_a_server_counts_more_than_its_address() -> None:
+    named = Endpoint("https://api.openai.com/v1", server="deepseek")
+    assert server_at(named) == SERVERS["deepseek"] and set(HOSTS.values()) < SERVERS.keys()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_long_conversation_keeps_the_rules_of_each_server(server: str) -> None:
+    """With calls of this model that thought and that did not, and of another model."""
+    with FakeLlm() as llm:
+        llm.use("openai", server)
+        asked = HttpProvider(Endpoint(llm.base_url, server=server), Policy(attempts=1))
+        foreign = (ToolCall("toolu_01", "look", {}), ToolResult("toolu_01", "look", "r"))
+        told = (Opaque("anthropic:x@y", {"type": "thinking"}), foreign[0])
+        history = [*ASKED.messages, Message("assistant", told), Message("tool", foreign[1:])]
+        for answer in (
+            thought("hm") + tool_call("look", {}, "call_1"),
+            tool_call("look", {}, "call_2"),
+            thought("hm") + text("ok"),
+            thought("so") + text("ok"),
+        ):
+            llm.script(answer)
+            request = ModelRequest("mistral-small-latest", "", tuple(history), (), 9, "medium")
+            parts = tuple(
+                Text(event.text) if isinstance(event, TextDelta) else event
+                for event in asked.stream(request, CancelFlag())
+                if isinstance(event, (TextDelta, Opaque, ToolCall))
+            )
+            results = tuple(ToolResult(one.id, one.name, "r") for one in parts if isinstance(one, ToolCall))
+            history.append(Message("assistant", parts))
+            history.append(Message("tool", results) if results else ASKED.messages[0])
+        assert llm.violations == []
+        sent = [message.get(SERVERS[server].own_reasoning) for message in llm.requests[2].messages]
+        before = {"deepseek": [None, " ", None, "hm", None, " ", None]}
+        before["moonshot"] = before["deepseek"]
+        own = [None, None, None, "hm", None, None, None]
+        expected = {"vllm": own, "llama.cpp": own, **before}.get(server)
+        assert sent == expected if expected else not any(sent)
 
 
 def test_mistral_takes_short_ids_and_no_stream_options() -> None:
@@ -63,7 +153,7 @@ def test_mistral_takes_short_ids_and_no_stream_options() -> None:
         Message("tool", tuple(ToolResult(call.id, "look", "r") for call in calls)),
     )
     body = body_at("https://api.mistral.ai/v1", ASKED._replace(messages=history))
-    assert "stream_options" not in body and "reasoning_effort" not in body
+    assert "stream_options" not in body
     sent = [call["id"] for call in body["messages"][1]["tool_calls"]]
     assert sent == [message["tool_call_id"] for message in body["messages"][2:]]
     assert sent[1] == "abcdefghi" and sent[0].isalnum() and len(sent[0]) == 9
@@ -99,7 +189,7 @@ def test_reasoning_goes_back_in_this_turn_and_all_later_ones(base_url: str) -> N
     assert body_at(base_url, ASKED._replace(messages=later))["messages"][1]["reasoning_content"] == "hm"
     foreign = Message("assistant", (Opaque("x", {"y": 1}), ToolCall("a", "look", {})))
     body = body_at(base_url, ASKED._replace(messages=(history[0], foreign, history[2])))
-    assert body["messages"][1]["reasoning_content"] == ""
+    assert body["messages"][1]["reasoning_content"] == " "
     other = ASKED._replace(messages=history)
     assert "reasoning_content" not in body_at("https://api.openai.com/v1", other)["messages"][1]
 
@@ -157,9 +247,9 @@ def test_names_that_every_server_takes(name: str, fit: str) -> None:
 
 
 def test_hosts_are_whole_names() -> None:
-    assert server_at("https://API.OpenAI.com/v1") == SERVERS["api.openai.com"]
-    assert server_at("https://evil-openrouter.ai/v1") == server_at("http://localhost/v1")
-    assert server_at("https://[broken/v1") == server_at("http://localhost/v1")
+    assert server_at(Endpoint("https://API.OpenAI.com/v1")) == SERVERS["openai"]
+    for place in ("http://localhost/v1", "https://evil-openrouter.ai/v1", "https://[broken/v1"):
+        assert server_at(Endpoint(place)) == SERVERS["lm-studio"], "nothing is known of it"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from acpserver.llm.http import HttpProvider
 from acpserver.llm.retry import Policy
 from acpserver.llm.types import Endpoint, Event, ModelRequest
 from acpserver.tools.base import ToolContext, ToolOutcome
+from tests.fakes.anthropic_binding import Binding
 from tests.fakes.editor import Editor
 from tests.fakes.inside import FakeTool, Inside
 from tests.fakes.llm_answers import Cut, Reply, Reset, Stall, redacted, text, thought, tool_call
@@ -182,6 +183,22 @@ def test_reasoning_goes_back_unchanged_also_from_the_file(talk: Talk) -> None:
     assert talk.say("again", text("yes")).wait() == "end_turn"
     kept = 0 if dialect_of(talk) == "ollama" else 2  # open reasoning is for the turn that goes on
     assert server_of(talk).requests[-1].raw_body.count(seal) == kept
+
+
+@pytest.mark.parametrize("talk", ["anthropic"], indirect=True)
+def test_nothing_changes_before_a_thought_that_is_bound_to_it(talk: Talk) -> None:
+    """Failed and unknown calls, a cut answer, another mode, a restart: what was said stays as it was said."""
+    binding = Binding()
+    broken = thought("hm") + tool_call("look", {"n": 0}) + tool_call("no.such tool", {})
+    answers = [binding(CALLS), binding(broken), binding(thought("so") + text("half").ends("length"))]
+    assert talk.say("look", *answers).wait() == "max_tokens"
+    mode = {"sessionId": talk.session, "modeId": "accept_edits"}
+    assert talk.editor.request("session/set_mode", mode).result == {}
+    assert talk.say("go on", binding(CALLS), binding(text("ok"))).wait() == "end_turn"
+    talk.restart()
+    assert talk.say("again", binding(CALLS), binding(text("ok"))).wait() == "end_turn"
+    assert binding.refused == []
+    assert server_of(talk).requests[-1].raw_body.count(SEALS["anthropic"]) == 5
 
 
 @pytest.mark.parametrize("talk", ["anthropic"], indirect=True)

@@ -16,7 +16,7 @@ from acpserver.cancel import CancelFlag
 from acpserver.catalog import KNOWN, Price
 from acpserver.config import Config, load
 from acpserver.llm.http import warm_up
-from acpserver.llm.openai_servers import SERVERS
+from acpserver.llm.openai_servers import HOSTS
 from acpserver.llm.providers import MOST_LISTED, Models
 from acpserver.llm.types import Endpoint, ModelDetails
 from acpserver.model_lists import ModelLists
@@ -35,6 +35,17 @@ def usable(
 def only(name: str, given: dict[str, Any] | None = None, **environ: str) -> ProviderSetup:
     """One provider as it is set up."""
     return next(one for one in set_up(given or {}, environ, {}, ()) if one.name == name)
+
+
+def test_which_openai_compatible_server_it_is() -> None:
+    url = {"baseUrl": "http://127.0.0.1:8000/v1"}
+    assert only("mine", {"mine": url}).server == ""
+    assert only("mine", {"mine": {**url, "server": "vllm"}}).server == "vllm"
+    assert only("deepseek", {"deepseek": url}).server == "deepseek"
+    assert only("deepseek", {"deepseek": {**url, "server": "vllm"}}).server == "vllm"
+    assert only("openai", OPENAI_BASE_URL=url["baseUrl"]).server == ""
+    config = Config(model="m", base_url=url["baseUrl"], server="llama.cpp")
+    assert config.main is not None and Models(config).endpoint(config.main).server == "llama.cpp"
 
 
 # -- The known ones --
@@ -66,7 +77,9 @@ def test_the_table_is_sound() -> None:
             assert (model.output_limit or 1) < (model.context_window or 1_000_000)
         assert not [model for model in known.models if any(part in model.name for part in known.not_chat)]
     hosts = {known.base_url.split("/")[2] for known in KNOWN if known.dialect.startswith("openai")}
-    assert hosts <= SERVERS.keys(), "the dialect must know what these servers want"
+    assert hosts <= HOSTS.keys(), "the dialect must know what these servers want"
+    for known in KNOWN:
+        assert known.server in ("", HOSTS.get(known.base_url.split("/")[2])), "what it wants at a gateway too"
 
 
 def test_the_first_variable_that_is_set_holds_the_key() -> None:

@@ -29,6 +29,7 @@ from acpserver.llm.types import (
     ToolCall,
     ToolResult,
 )
+from acpserver.llm.verdicts import DROP_UNBOUND, NO_REASONING
 from acpserver.llm.wire import HttpRequest, join_url, make_headers, origin, post
 
 VERSION = "2023-06-01"
@@ -54,7 +55,8 @@ class Anthropic(ListedModels):
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = _url(endpoint, "/messages")
-        messages = _messages(history_for(request, origin(endpoint, request.model)))
+        me = "" if NO_REASONING in request.learned else origin(endpoint, request.model)
+        messages = _messages(history_for(request, me))
         limit = request.max_tokens or _limit(request.model)
         body: dict[str, object] = {
             "model": request.model,
@@ -71,7 +73,7 @@ class Anthropic(ListedModels):
             ]
         headers = _headers(endpoint, "text/event-stream")
         thinking = _thinking(request, messages, limit)
-        if _version(request.model) >= _BOUND and _is_vendor(url):
+        if me and _version(request.model) >= _BOUND and (_is_vendor(url) or DROP_UNBOUND in request.learned):
             # A session that goes on with other tools or a shortened history would be refused for ever.
             thinking["thinking"] |= {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
             _add_beta(headers, _BINDING_BETA)
@@ -111,7 +113,8 @@ def _add_beta(headers: dict[str, str], beta: str) -> None:
 
 
 def _is_vendor(url: str) -> bool:
-    """Whether this is Anthropic's own server: others refuse what they do not know."""
+    """Whether this is Anthropic's own server. Others may refuse what they do not know, and are only asked for
+    it when they turn out to check the binding (`verdicts.lessons`)."""
     host = urlsplit(url).hostname or ""
     return host == "anthropic.com" or host.endswith(".anthropic.com")
 

@@ -9,8 +9,8 @@ Imports `requests` and `tenacity`, which are slow to load: only `llm/http.py` im
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from requests.models import Response
@@ -18,23 +18,30 @@ from requests.models import Response
 from acpserver import jsontext
 from acpserver.cancel import CancelFlag
 from acpserver.errors import ProviderError
+from acpserver.llm.body import (
+    is_whole,
+    limit_wait,
+    read_block,
+    read_refusal,
+    read_rest,
+    read_whole,
+    text_of,
+    value_of,
+)
 from acpserver.llm.causes import FAILURES, explain, explain_broken
 from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.pool import Line, Pool
-from acpserver.llm.retry import Policy, retry_after
+from acpserver.llm.retry import Policy
 from acpserver.llm.types import Endpoint, Event, ModelDetails, ModelRequest, Opaque, Waiting
+from acpserver.llm.verdicts import NO_REASONING
 from acpserver.llm.wire import Dialect, HttpRequest, Parser, join_url
 
 Fact = TypeVar("Fact")
 
-_READ = 65536  # bytes asked of the socket at once
 _MAX_STREAM = 256 * 1024 * 1024  # bytes of one streamed answer
-_MAX_WHOLE = 64 * 1024 * 1024  # bytes of one answer in a single JSON body
-_MAX_REFUSAL = 65536  # bytes read of the body of an error
-_HURRY = 2.0  # seconds without a byte while the body of an error is read
 _LAST = 5.0  # seconds without a byte between the finish reason and what follows it (usage, end mark)
-_REST = 0.05  # seconds without a byte while the end of a complete answer is read
+_LEAST_TRY = 0.1  # seconds that a further try may take, however late it begins
 
 
 class Caller:
@@ -48,23 +55,26 @@ class Caller:
         self._policy = policy or Policy.of(endpoint)
         self._faults = Faults(endpoint)
         self._pool = Pool(endpoint.base_url)
+        self._learned: dict[str, frozenset[str]] = {}
+        """By model: what its server has taught about the form of requests. Each write is one step."""
 
     def stream(self, request: ModelRequest, cancel: CancelFlag) -> Iterator[Event]:
         """The events of one answer. Raises `ProviderError` and `Cancelled`."""
         cancel.check()
-        prepared = self._dialect.chat(self._endpoint, request)
+        request = request._replace(learned=self._learned.get(request.model, frozenset()))
         batches: Iterator[list[Event]] = iter(())
         first: list[Event] = []
         failure = ""
+        started = self._policy.clock()
         try:
             for attempt in self._policy.retrying(cancel):
                 if (wait := attempt.retry_state.upcoming_sleep) > 0:
                     yield Waiting(wait, failure)
                     self._policy.sleep(cancel, wait)
                 with attempt:
+                    endpoint = self._endpoint if not failure else self._hurried(started)
                     try:
-                        batches = self._batches(prepared, request, cancel)
-                        first = _visible(batches)  # once there is something to show, nothing is repeated
+                        first, batches = self._begin(endpoint, request, cancel)
                     except Fault as error:
                         failure = error.brief
                         raise
@@ -74,6 +84,50 @@ class Caller:
         except ProviderError:
             cancel.check()  # a call that failed while it was being cancelled was cancelled
             raise
+
+    def _begin(
+        self, endpoint: Endpoint, request: ModelRequest, cancel: CancelFlag
+    ) -> tuple[list[Event], Iterator[list[Event]]]:
+        """The events up to the first visible one, after which nothing is repeated, and the batches behind it.
+
+        What is refused for its form is asked at once in another form. The one that is taken is remembered for
+        the model, since one gateway may stand before servers of several kinds; but not what only helps a
+        conversation whose reasoning fits no more.
+        """
+        prepared = self._dialect.chat(endpoint, request)
+        while True:
+            batches = self._batches(endpoint, prepared, request, cancel)
+            try:
+                first = _visible(batches)
+            except Fault as error:
+                again = self._other_form(endpoint, prepared, request, error)
+                if again is None:
+                    raise
+                prepared, request = again
+            else:
+                if NO_REASONING not in request.learned:
+                    self._learned[request.model] = request.learned
+                return first, batches
+
+    def _other_form(
+        self, endpoint: Endpoint, prepared: HttpRequest, request: ModelRequest, error: Fault
+    ) -> tuple[HttpRequest, ModelRequest] | None:
+        """The refused request in the next form that its refusal speaks for; None when all were tried."""
+        for lesson in error.lessons:
+            request = request._replace(learned=request.learned | {lesson})
+            again = self._dialect.chat(endpoint, request)
+            if again != prepared:
+                return again, request
+        return None
+
+    def _hurried(self, started: float) -> Endpoint:
+        """The endpoint for a further try of a call: it may keep silent for as long as tries may be made."""
+        left = max(_LEAST_TRY, round(self._policy.total - (self._policy.clock() - started), 1))
+        return replace(
+            self._endpoint,
+            connect_timeout=min(self._endpoint.connect_timeout, left / 2),  # it holds for two addresses
+            idle_timeout=min(self._endpoint.idle_timeout, left),
+        )
 
     def list_models(self, cancel: CancelFlag) -> dict[str, ModelDetails]:
         """The endpoint's models and what its list says of them, asked once.
@@ -95,10 +149,10 @@ class Caller:
     def _fact(
         self, prepared: HttpRequest, expected: str, read: Callable[[object], Fact], cancel: CancelFlag
     ) -> Fact:
-        with self._exchange(prepared, cancel) as response:
-            body = self._body(response, b"", cancel)
+        with self._exchange(self._endpoint, prepared, cancel) as response:
+            body = read_whole(response, b"", self._faults, cancel)
         try:
-            return read(jsontext.loads(_text(body)))
+            return read(jsontext.loads(text_of(body)))
         except ValueError:
             raise self._faults.error(
                 f"answered, but not with {expected}", "Check the base URL.", kind="request"
@@ -109,44 +163,46 @@ class Caller:
         self._pool.close()
 
     @contextlib.contextmanager
-    def _exchange(self, prepared: HttpRequest, cancel: CancelFlag) -> Iterator[Response]:
+    def _exchange(self, endpoint: Endpoint, prepared: HttpRequest, cancel: CancelFlag) -> Iterator[Response]:
         """The response to a request that succeeded. Failures before and after its headers are explained."""
-        line = Line(cancel, self._endpoint.idle_timeout)
+        line = Line(cancel, endpoint.idle_timeout)
         has_answered = False
         try:
-            with self._pool.send(prepared, line, self._endpoint.connect_timeout) as response:
+            with self._pool.send(prepared, line, endpoint.connect_timeout) as response:
                 has_answered = True
                 if not 200 <= response.status_code < 300:
-                    raise self._refusal(response)
+                    raise read_refusal(response, self._faults)
                 yield response
         except FAILURES as error:
             cancel.check()
             if has_answered:
-                raise explain_broken(error, self._faults, self._endpoint) from None
+                raise explain_broken(error, self._faults, endpoint) from None
             raise explain(
-                error, self._faults, self._endpoint, connected=line.connected, reused=line.reused
+                error, self._faults, endpoint, connected=line.connected, reused=line.reused
             ) from None
 
     def _batches(
-        self, prepared: HttpRequest, request: ModelRequest, cancel: CancelFlag
+        self, endpoint: Endpoint, prepared: HttpRequest, request: ModelRequest, cancel: CancelFlag
     ) -> Iterator[list[Event]]:
         """The events of one attempt, those that arrived together in one list; no list is empty."""
         parser = self._dialect.parser(self._endpoint, request, self._faults)
-        with self._exchange(prepared, cancel) as response:
-            block = self._block(response, cancel)
+        with self._exchange(endpoint, prepared, cancel) as response:
+            block = read_block(response, cancel)
             while block and not block.strip():
-                block = self._block(response, cancel)
-            if not self._dialect.streams_json and _is_whole(response, block):
-                events = parser.whole(self._value(self._body(response, block, cancel)))
+                block = read_block(response, cancel)
+            if not self._dialect.streams_json and is_whole(response, block):
+                events = parser.whole(
+                    value_of(read_whole(response, block, self._faults, cancel), self._faults)
+                )
                 if events:
                     yield events
             else:
-                yield from self._streamed(response, block, parser, cancel)
+                yield from self._streamed(endpoint, response, block, parser, cancel)
             yield parser.end()
-            _read_rest(response)
+            read_rest(response)
 
     def _streamed(
-        self, response: Response, block: bytes, parser: Parser, cancel: CancelFlag
+        self, endpoint: Endpoint, response: Response, block: bytes, parser: Parser, cancel: CancelFlag
     ) -> Iterator[list[Event]]:
         """The events of a stream that begins with `block`, without those of its end."""
         decoder = self._dialect.decoder()
@@ -160,55 +216,21 @@ class Caller:
             events = parser.feed(items)
             if events:
                 yield events
+                if endpoint is not self._endpoint:  # a further try: now that it speaks, it need not hurry
+                    limit_wait(response, self._endpoint.idle_timeout)
             if not block or parser.done:
                 return
             if size > _MAX_STREAM:
                 raise self._faults.output(f"is larger than {_MAX_STREAM} bytes")
             if parser.finished:
-                _limit_wait(response, _LAST)
+                limit_wait(response, _LAST)
             try:
-                block = self._block(response, cancel)
+                block = read_block(response, cancel)
             except FAILURES:
                 cancel.check()
                 if not parser.finished:
                     raise
                 return  # only usage and the end mark are lost
-
-    def _block(self, response: Response, cancel: CancelFlag) -> bytes:
-        """What has arrived, at least one byte; b"" at the end of the body."""
-        block: bytes = response.raw.read1(_READ, decode_content=True)
-        cancel.check()  # a line that was cut looks like the end of the body
-        return block
-
-    def _body(self, response: Response, block: bytes, cancel: CancelFlag) -> bytes:
-        """The whole body, whose first piece is `block`."""
-        pieces = [block]
-        size = len(block)
-        while block := self._block(response, cancel):
-            pieces.append(block)
-            size += len(block)
-            if size > _MAX_WHOLE:
-                raise self._faults.output(f"is larger than {_MAX_WHOLE} bytes")
-        return b"".join(pieces)
-
-    def _value(self, body: bytes) -> object:
-        """The JSON value of an answer that did not come as a stream."""
-        text = _text(body).strip()
-        if text.startswith("<"):
-            raise self._faults.error("answered with a web page", "Check the base URL.", kind="request")
-        try:
-            return jsontext.loads(text)
-        except ValueError:
-            raise self._faults.stream("is not valid JSON") from None
-
-    def _refusal(self, response: Response) -> ProviderError:
-        body = b""
-        _limit_wait(response, _HURRY)
-        with contextlib.suppress(*FAILURES):  # the status alone says enough
-            while len(body) < _MAX_REFUSAL and (block := response.raw.read1(_READ, decode_content=True)):
-                body += block
-        wait = retry_after(response.headers.get("Retry-After"), time.time())
-        return self._faults.response(response.status_code, body[:_MAX_REFUSAL], wait)
 
 
 def _visible(batches: Iterator[list[Event]]) -> list[Event]:
@@ -224,33 +246,3 @@ def _dialect(name: str) -> Dialect:
         known = ", ".join(DIALECTS)
         raise ProviderError(f"The dialect {name!r} is unknown. Known are: {known}.", kind="request")
     return DIALECTS[name]
-
-
-def _is_whole(response: Response, block: bytes) -> bool:
-    """Whether a body is one value and no stream. Its first byte is believed more than its label."""
-    if "ndjson" in response.headers.get("Content-Type", ""):
-        return False
-    return block.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[", b"<")
-
-
-def _text(body: bytes) -> str:
-    return body.decode("utf-8-sig", "replace")
-
-
-def _read_rest(response: Response) -> None:
-    """Read the end of a complete answer, which makes its connection fit for the next call."""
-    if _limit_wait(response, _REST):
-        with contextlib.suppress(*FAILURES):  # then the connection is closed instead
-            for _ in range(8):
-                if not response.raw.read1(_READ, decode_content=True):
-                    break
-
-
-def _limit_wait(response: Response, seconds: float) -> bool:
-    """Shorten the wait for bytes of this response; False when its connection is already given back."""
-    connection = response.raw.connection if response.raw is not None else None
-    sock = getattr(connection, "sock", None)
-    if sock is None:
-        return False
-    sock.settimeout(seconds)
-    return True

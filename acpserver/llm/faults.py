@@ -14,7 +14,7 @@ from acpserver import jsontext
 from acpserver.errors import ProviderError
 from acpserver.llm.server_words import asked_wait, error_words, server_words
 from acpserver.llm.types import Endpoint
-from acpserver.llm.verdicts import KEY, Verdict, verdict
+from acpserver.llm.verdicts import KEY, lessons, verdict
 from acpserver.redaction import Secrets, secrets_in, secrets_in_url
 
 MAX_TEXT = 480  # characters of a whole error text
@@ -30,6 +30,9 @@ _MEANING = {
 
 class Fault(ProviderError):
     """A failed model call: `brief` says what happened, the text of the error also what to do."""
+
+    lessons: tuple[str, ...] = ()
+    """Other forms in which the server may take the request (`verdicts.lessons`)."""
 
     def __init__(
         self,
@@ -103,8 +106,7 @@ class Faults:
         if retry_after is None:
             retry_after = asked_wait(body)
         what = f"answered HTTP {status}{self._meaning(status, retry_after)}{self._quoted(words)}"
-        found = verdict(status, f"{codes} {words}", retry_after is not None)
-        return self._judged(what, found, status, retry_after)
+        return self._judged(what, f"{codes} {words}", status, retry_after)
 
     def in_answer(self, value: object) -> Fault:
         """The error for an error object inside an answer that began with HTTP 200."""
@@ -112,10 +114,11 @@ class Faults:
         status = next((int(code) for code in codes.split() if re.fullmatch("[45][0-9][0-9]", code)), 0)
         number = f" {status}" if status else ""
         what = f"broke off its answer with error{number}{self._quoted(words)}"
-        return self._judged(what, verdict(status, f"{codes} {words}"), status, None)
+        return self._judged(what, f"{codes} {words}", status, None)
 
-    def _judged(self, what: str, found: Verdict, status: int, retry_after: float | None) -> Fault:
-        return self.error(
+    def _judged(self, what: str, facts: str, status: int, retry_after: float | None) -> Fault:
+        found = verdict(status, facts, retry_after is not None)
+        fault = self.error(
             what,
             self._key_advice() if found.advice == KEY else found.advice,
             kind=found.kind,
@@ -123,6 +126,9 @@ class Faults:
             retryable=found.retryable,
             retry_after=retry_after if found.retryable else None,
         )
+        if found.kind in ("request", "server"):
+            fault.lessons = lessons(self._endpoint.dialect, status, facts)
+        return fault
 
     @staticmethod
     def _meaning(status: int, retry_after: float | None) -> str:

@@ -17,6 +17,7 @@ from acpserver.llm.openai_servers import Server, server_at
 from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
+from acpserver.llm.verdicts import OTHER_LIMIT
 from acpserver.llm.wire import HttpRequest, function_tools, join_url, make_headers, origin, post
 
 
@@ -28,7 +29,7 @@ class OpenAi(ListedModels):
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = join_url(endpoint.base_url, "/chat/completions")
-        server = server_at(endpoint.base_url)
+        server = server_at(endpoint)
         body: dict[str, object] = {
             "model": request.model,
             "messages": _messages(request, origin(endpoint, request.model), server),
@@ -39,13 +40,13 @@ class OpenAi(ListedModels):
         if request.tools:
             body["tools"] = function_tools(request.tools)
         if request.max_tokens is not None:
-            body[server.limit] = request.max_tokens
+            body[_limit(server, request)] = request.max_tokens
         headers = make_headers(endpoint, "text/event-stream", server.key_header, server.scheme)
-        return post(url, headers, body | _effort(request.effort, server))
+        return post(url, headers, body | server.effort_of(request.model, request.effort))
 
     def models(self, endpoint: Endpoint) -> HttpRequest:
         """The request for the list of models."""
-        server = server_at(endpoint.base_url)
+        server = server_at(endpoint)
         base, question, query = endpoint.base_url.strip().partition("?")
         base = base.rstrip("/").removesuffix("/chat/completions") + question + query
         headers = make_headers(endpoint, "application/json", server.key_header, server.scheme)
@@ -61,15 +62,14 @@ class OpenAi(ListedModels):
             faults,
             used_call_ids(request.messages),
             origin=origin(endpoint, request.model),
-            own_reasoning=server_at(endpoint.base_url).own_reasoning,
+            own_reasoning=server_at(endpoint).own_reasoning,
         )
 
 
-def _effort(effort: str, server: Server) -> dict[str, object]:
-    if not effort or not server.effort:
-        return {}
-    values: dict[str, object] = {"reasoning": {"effort": effort}, "enable_thinking": True}
-    return {server.effort: values.get(server.effort, effort)}
+def _limit(server: Server, request: ModelRequest) -> str:
+    """The member that limits the answer: the server's usual one, or the other when it refused that."""
+    limits = ("max_tokens", "max_completion_tokens")
+    return limits[(server.limit == limits[1]) != (OTHER_LIMIT in request.learned)]
 
 
 def _messages(request: ModelRequest, me: str, server: Server) -> list[dict[str, object]]:
@@ -101,13 +101,13 @@ def _results(message: Message, server: Server) -> list[dict[str, object]]:
 
 
 def _answer(message: Message, server: Server, with_reasoning: bool) -> dict[str, object]:
-    """A past answer. Servers that want the reasoning before a call refuse a call without any, so the calls of
-    another model get an empty one."""
+    """A past answer. Where a call without the reasoning before it is refused, one that came without any, or
+    from another model, gets a blank: an empty text counts as none there."""
     found: dict[str, object] = {"role": "assistant", "content": message.text or None}
     if message.tool_calls:
         found["tool_calls"] = [_tool_call(call, server) for call in message.tool_calls]
-        if with_reasoning and server.own_reasoning == "reasoning_content":
-            found["reasoning_content"] = ""
+        if server.remembers:
+            found[server.own_reasoning] = " "
     if with_reasoning:
         for part in message.parts:
             if isinstance(part, Opaque):

@@ -248,4 +248,5 @@ def endpoint(setup: ProviderSetup, config: Config) -> Endpoint:
         connect_timeout=config.connect_timeout,
         idle_timeout=config.idle_timeout,
         retry_seconds=config.retry_seconds,
+        server=setup.server,
     )

@@ -87,7 +87,7 @@ class Responses(ListedModels):
 
 
 def _headers(endpoint: Endpoint, accept: str) -> dict[str, str]:
-    server = server_at(endpoint.base_url)
+    server = server_at(endpoint)
     return make_headers(endpoint, accept, server.key_header, server.scheme)
 
 

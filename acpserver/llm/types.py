@@ -110,6 +110,7 @@ class ModelRequest(NamedTuple):
     effort: str = ""  # how much to think: "low", "medium", "high"; "" leaves it to the server
     images: bool = False  # the model takes images; else it reads that there was one
     context_window: int | None = None  # tokens, for servers that must be told (Ollama)
+    learned: frozenset[str] = frozenset()  # what refusals have taught (`verdicts.lessons`)
 
 
 class ModelDetails(NamedTuple):
@@ -202,3 +203,4 @@ class Endpoint:
     idle_timeout: float = 120.0  # seconds without a byte
     retry_attempts: int = 6
     retry_seconds: float = 60.0  # all attempts and waits together
+    server: str = ""  # its name in `openai_servers`, where the address does not tell which one it is

@@ -1,7 +1,7 @@
-"""What a failed model call means: one table for all servers, from what they say to what is done. Pure.
+"""What a failed model call means: two tables for all servers, from what they say to what is done. Pure.
 
 A rule looks at the status and at the facts: the server's codes and words, in whatever language of errors it
-speaks. The first rule that fits holds.
+speaks. The first rule that fits holds. A lesson is another form of the same request that may be taken.
 """
 
 from __future__ import annotations
@@ -87,6 +87,42 @@ RULES = (
     _Rule(Verdict("server", False, "Send the prompt again."), _in(0)),
     _Rule(Verdict("request", False, _CHECK), lambda status: True),
 )
+
+
+OTHER_LIMIT = "other limit"
+"""The answer is limited by the other one of the members `max_tokens` and `max_completion_tokens`."""
+DROP_UNBOUND = "drop unbound"
+"""The server is asked to leave out signed thinking that no longer fits what stands before it."""
+NO_REASONING = "no reasoning"
+"""Nothing of the model's own reasoning goes back to it."""
+
+_UNKNOWN = (
+    r"unsupported parameter|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
+    r"|forbidden|\binstead\b"
+)
+_LIMITS = r"max_(?:completion_)?tokens"
+_LESSONS = (
+    ("openai", rf"{_LIMITS}.*(?:{_UNKNOWN})|(?:{_UNKNOWN}).*{_LIMITS}", (OTHER_LIMIT,)),
+    # A gateway may take away or refuse what asks for the leaving out; then only the second lesson helps.
+    (
+        "anthropic",
+        r"signature\W+in\W+thinking|bound to a different|block_binding|thinking-binding-controls",
+        (DROP_UNBOUND, NO_REASONING),
+    ),
+)
+"""Dialect, facts of a refusal, and what is tried, one after the other."""
+
+
+def lessons(dialect: str, status: int, facts: str) -> tuple[str, ...]:
+    """The other forms in which a refused request may be taken; none for other failures."""
+    if status not in (0, 400, 422):
+        return ()
+    found = (
+        learned
+        for speaker, words, learned in _LESSONS
+        if speaker == dialect and re.search(words, facts, re.IGNORECASE | re.DOTALL)
+    )
+    return next(found, ())
 
 
 def verdict(status: int, facts: str, waits: bool = False) -> Verdict:

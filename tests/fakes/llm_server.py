@@ -30,6 +30,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.fakes import openai_rules
 from tests.fakes.llm_answers import Answer, Cut, Pause, Reply, Reset, Stall, Step, error, text
 from tests.fakes.wires import WIRES
 
@@ -110,9 +111,13 @@ class FakeLlm:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def use(self, dialect: str) -> None:
-        """Speak this dialect from now on."""
+    def use(self, dialect: str, server: str = "") -> None:
+        """Speak this dialect from now on; of OpenAI's, as the server of this name does."""
         self.wire = WIRES[dialect]
+        if server:
+            self.wire = self.wire._replace(
+                violations=lambda body, model: openai_rules.violations(body, server)
+            )
 
     def script(self, *answers: Scripted) -> None:
         """Append answers for the coming requests."""

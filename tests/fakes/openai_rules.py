@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 
+from tests.fakes.openai_server_rules import MORE_KEYS, RULES
+
 _KEYS = {
     "model",
     "messages",
@@ -24,11 +26,13 @@ _KEYS = {
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def violations(body: object) -> list[str]:
-    """Every rule that this body breaks, in words; an empty list is a valid request."""
+def violations(body: object, server: str = "") -> list[str]:
+    """Every rule that this body breaks, in words; an empty list is a valid request. `server` names one whose
+    own rules hold as well."""
     if not isinstance(body, dict):
         return ["the body is not a JSON object"]
-    found = [f"unknown member {key!r}" for key in body if key not in _KEYS] + text_problems(body)
+    keys = _KEYS | MORE_KEYS.get(server, set())
+    found = [f"unknown member {key!r}" for key in body if key not in keys] + text_problems(body)
     if not _is_text(body.get("model")):
         found.append("model is not a non-empty string")
     if "stream_options" in body and body.get("stream") is not True:
@@ -36,7 +40,8 @@ def violations(body: object) -> list[str]:
     if "max_tokens" in body and not (type(body["max_tokens"]) is int and body["max_tokens"] > 0):
         found.append("max_tokens is not a positive integer")
     found += tool_problems(body["tools"]) if "tools" in body else []
-    return found + _messages(body.get("messages"))
+    found += _messages(body.get("messages"))
+    return found or RULES[server](body)
 
 
 def _is_text(value: object) -> bool:
