@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 
 class Price(NamedTuple):
@@ -194,6 +195,15 @@ SERVERS = (
 def known(name: str) -> KnownProvider | None:
     """The known provider of this name."""
     return next((provider for provider in KNOWN if provider.name == name), None)
+
+
+def is_address(base_url: str) -> bool:
+    """Whether a base URL is one: http or https, a host, and a port that can be."""
+    try:
+        parts = urlsplit(base_url.strip())
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # a port that is no number, a broken IPv6 address
+        return False
 
 
 def usual_dialect(base_url: str) -> str:

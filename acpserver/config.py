@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acpserver import config_file, credentials, provider_setup
-from acpserver.catalog import DIALECTS, KNOWN, SERVERS, ModelInfo, known, speaker, usual_dialect
+from acpserver.catalog import DIALECTS, KNOWN, SERVERS, ModelInfo, is_address, known, speaker, usual_dialect
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
@@ -181,6 +181,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
                 values[setting.name] = _convert(setting, value, source)
                 sources[setting.name] = source
     values["base_url"] = str(values.get("base_url", "")).strip().rstrip("/")
+    _check_address(values["base_url"], f"{sources.get('base_url')}: baseUrl")
     if values["base_url"] and not values.get("model"):
         # Else the prompt, and a key, would go to some other endpoint than the one that was named.
         given = sources["base_url"]
@@ -205,6 +206,7 @@ def _with_keys(config: Config, given: Mapping[str, Any], environ: Mapping[str, s
     for name, one in given.items():
         if "baseUrl" not in one and known(name) is None:
             raise ConfigError(f"{config.config_file}: providers.{name}.baseUrl: required but missing")
+        _check_address(str(one.get("baseUrl", "")), f"{config.config_file}: providers.{name}.baseUrl")
         _check_variable(one.get("apiKeyEnv", ""), f"{config.config_file}: providers.{name}.apiKeyEnv")
     _check_variable(config.api_key_env, f"{config.sources.get('api_key_env')}: apiKeyEnv")
     taken = [config.key_variable] if config.main else []
@@ -219,6 +221,12 @@ def _check_variable(name: str, place: str) -> None:
     """Raise `ConfigError`, without the value, where a key stands instead of its variable's name."""
     if name and not _VARIABLE.fullmatch(name):
         raise ConfigError(f"{place}: must be the name of an environment variable, and never a key itself")
+
+
+def _check_address(url: str, place: str) -> None:
+    """Raise `ConfigError`, without the value, which may hold a password, for what is no address."""
+    if url and not is_address(url):
+        raise ConfigError(f"{place} must look like https://host/v1")
 
 
 def credentials_file(environ: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ an error: so nothing is logged in a normal run, and a full pipe loses lines inst
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -16,17 +17,36 @@ from acpserver.redaction import Secrets
 LONGEST = 4_000  # bytes of one line on stderr: what a pipe takes whole when it takes anything
 
 
-class StderrHandler(logging.Handler):
-    """Writes to descriptor 2, or drops the line when that would block."""
+class DescriptorHandler(logging.Handler):
+    """Writes to a descriptor, or drops the line when that would block."""
+
+    def __init__(self, descriptor: int, longest: int | None):
+        super().__init__()
+        self._descriptor = descriptor
+        self._longest = longest  # bytes of one line
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         try:
-            data = self.format(record).encode("utf-8", "replace")[:LONGEST] + b"\n"
-            if select.select([], [2], [], 0)[1]:
-                os.write(2, data)
+            data = self.format(record).encode("utf-8", "replace")[: self._longest] + b"\n"
+            if select.select([], [self._descriptor], [], 0)[1]:
+                os.write(self._descriptor, data)
         except (OSError, ValueError):
             pass  # there is nowhere left to report it
+
+
+def open_to_append(path: str) -> int:
+    """A descriptor of a file that only its owner may read, made where there is none. Never waits.
+
+    Raises `OSError`, also for a pipe that nobody reads.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(error.errno, "It is a pipe that nobody reads", path) from None
+        raise
 
 
 class SecretFilter(logging.Filter):
@@ -52,8 +72,7 @@ class SecretFilter(logging.Filter):
 def set_up(level: str, path: str, secrets: Iterable[str] | Secrets) -> None:
     """Send the package's log to `path`, or to stderr when it is empty; what is added to `secrets` later is
     hidden, too. Raises `OSError`."""
-    handler: logging.Handler
-    handler = logging.FileHandler(path, encoding="utf-8") if path else StderrHandler()
+    handler = DescriptorHandler(open_to_append(path), None) if path else DescriptorHandler(2, LONGEST)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
     handler.addFilter(SecretFilter(secrets))
     root = logging.getLogger()

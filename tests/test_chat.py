@@ -190,12 +190,11 @@ def test_an_ending_other_than_end_turn_is_said_and_is_the_exit_status(
 
 def test_a_server_that_cannot_start_is_one_line() -> None:
     command = chat_command("say x")
-    command[command.index(str(AGENT))] = "/nowhere/agent.py"
+    command[command.index(str(AGENT)) :] = ["-c", "raise SystemExit(70)"]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, cwd=ROOT
     )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "acpserver: the server has ended (exit status 2)"
+    assert (done.returncode, done.stderr) == (1, "acpserver: the server has ended (exit status 70)\n")
 
 
 def test_every_line_of_stdin_is_a_prompt() -> None:
@@ -470,7 +469,16 @@ def test_turns_of_the_real_server_that_end_badly(tmp_path: Path) -> None:
     assert failed.stderr.startswith("acpserver: ") and "400" in failed.stderr
 
 
-def test_a_wrong_setting_is_one_line_and_status_2(tmp_path: Path) -> None:
-    done = real(tmp_path, "say a", "--max-steps", "many")
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--max-steps", "many"], "maxSteps"),
+        (["--base-url", "127.0.0.1/v1", "--model", "m"], "--base-url: baseUrl must look like https://host/v1"),
+        (["--trace", "/no/such/folder/trace"], "/no/such/folder/trace"),  # only the server opens it
+        (["--log-file", "/no/such/folder/log"], "/no/such/folder/log"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_status_2(tmp_path: Path, flags: list[str], word: str) -> None:
+    done = real(tmp_path, "say a", *flags)
     assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1 and "maxSteps" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and word in done.stderr

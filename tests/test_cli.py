@@ -83,12 +83,27 @@ def test_a_wrong_command_line_is_told_on_stderr(arguments: list[str]) -> None:
         (["--log-file", "/no/such/folder/log"], {}, "/no/such/folder/log"),
         (["--trace", "/no/such/folder/trace"], {}, "/no/such/folder/trace"),
         (["doctor", "--max-tokens", "x"], {}, "--max-tokens: maxTokens must be"),
+        (["--base-url", "ftp://host", "--model", "m"], {}, "--base-url: baseUrl must look like https://host"),
+        (
+            [],
+            {"ACPSERVER_BASE_URL": "http://:8080", "ACPSERVER_MODEL": "m"},
+            "ACPSERVER_BASE_URL: baseUrl must",
+        ),
     ],
 )
 def test_a_bad_setting_is_one_line_on_stderr(arguments: list[str], env: dict[str, str], word: str) -> None:
     done = run(*arguments, **env)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("acpserver: ") and word in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["--log-file", "--trace"])
+def test_a_pipe_that_nobody_reads_does_not_hold_the_start_up(tmp_path: Path, flag: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = run("--model", "offline", flag, str(pipe))
+    assert done.returncode == 2 and done.stdout == ""
+    assert "It is a pipe that nobody reads" in done.stderr and str(pipe) in done.stderr
 
 
 def test_a_bad_file_is_named(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_flag_wins_over_variable_and_variable_over_file(home: Path, setting: con
     given, expected = VALUES[setting.kind]
     if setting.choices:
         given = expected = [setting.choices[0], setting.choices[-1], setting.choices[0]]
+    if setting.name == "base_url":
+        given = expected = ["http://a", "https://b/v1", "http://127.0.0.1:8080/v1"]
     file = write(home, {"model": "m", setting.key: given[2]})  # an endpoint needs a model
     variable = f"ACPSERVER_{setting.name.upper()}"
     flag = f"--{setting.name.replace('_', '-')}"
@@ -99,6 +101,8 @@ def test_the_table_names_the_fields_of_the_configuration() -> None:
         ({"providers": []}, "providers: expected object, found array"),
         ({"providers": {"x": 1}}, "providers.x: expected object, found integer"),
         ({"providers": {"x": {}}}, "providers.x.baseUrl: required but missing"),
+        ({"providers": {"x": {"baseUrl": "host/v1"}}}, "providers.x.baseUrl must look like https://host/v1"),
+        ({"baseUrl": "http://a:b", "model": "m"}, "baseUrl must look like https://host/v1"),
         ({"providers": {"x": {"baseUrl": ""}}}, "providers.x.baseUrl: '' should be non-empty"),
         ({"providers": {"x": {"url": "http://a"}}}, "providers.x.url: unknown, known are title, dialect"),
         ({"providers": {"x": {"headers": {"A": 1}}}}, "providers.x.headers.A: expected string, found"),

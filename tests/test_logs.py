@@ -133,6 +133,27 @@ def test_a_log_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
         logs.set_up("warning", str(tmp_path / "missing" / "log"), [])
 
 
+def test_a_log_file_is_for_its_owner_alone_and_is_added_to(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    for word in ("one", "two"):
+        logs.set_up("warning", str(file), [])
+        logging.getLogger("acpserver.test").warning(word + "\ud800")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [line.partition("test: ")[2] for line in file.read_text().splitlines()] == ["one?", "two?"]
+
+
+def test_a_log_pipe_that_is_full_loses_lines_and_stops_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        logs.set_up("warning", str(tmp_path / "pipe"), [])
+        for _ in range(300):
+            logging.getLogger("acpserver.test").warning("x" * 1000)
+        assert os.read(reading, 10_000).count(b"\n") > 1
+    finally:
+        os.close(reading)
+
+
 def test_a_record_that_cannot_be_formatted_harms_nobody() -> None:
     with stderr_pipe() as reading:
         logs.set_up("warning", "", [])

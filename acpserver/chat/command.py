@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from acpserver.chat.conversation import ERROR, INTERRUPTED, Quit, Talk, words
+from acpserver.chat.conversation import ERROR, INTERRUPTED, USAGE, Quit, Talk, words
 from acpserver.chat.process import ServerProcess, server_command
 from acpserver.chat.render import Renderer
 from acpserver.config import Config
@@ -41,8 +41,10 @@ def run(
             try:
                 return conversation.converse(server, config, prompt)
             except ConnectionClosed:
-                # What it had to say about that stands on stderr, which it shares with us.
-                raise AcpError(f"the server has ended (exit status {server.close()})") from None
+                status = server.close()
+                if status == USAGE:
+                    return USAGE  # what it had to say about that stands on stderr, which it shares with us
+                raise AcpError(f"the server has ended (exit status {status})") from None
             finally:
                 conversation.leave()
                 server.close()

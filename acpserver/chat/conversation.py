@@ -25,9 +25,9 @@ from acpserver.version import __version__
 
 log = logging.getLogger(__name__)
 
-OK, ERROR, NOT_FINISHED, INTERRUPTED = 0, 1, 3, 130
-"""Exit statuses: every turn ended with `end_turn`; something failed; a turn ended otherwise (cancelled,
-out of tokens or of steps, refused); Ctrl-C ended the client. 2 is a wrong command line."""
+OK, ERROR, USAGE, NOT_FINISHED, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit statuses: every turn ended with `end_turn`; something failed; the command line or the configuration is
+wrong; a turn ended otherwise (cancelled, out of tokens or of steps, refused); Ctrl-C ended the client."""
 
 BACKLOG = 1000  # updates that may wait for the terminal
 ANSWER_SECONDS = 30.0  # for the requests that no model is behind

@@ -12,6 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from acpserver import jsontext
+from acpserver.catalog import is_address
 from acpserver.errors import ProviderError
 from acpserver.llm.faults import Faults
 from acpserver.llm.sse import Item
@@ -127,17 +128,13 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
 
     Raises `ProviderError` for a bad base.
     """
-    try:
-        parts = urlsplit(base_url.strip())
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # a port that is no number, a broken IPv6 address
-        usable = False
-    if not usable:
+    if not is_address(base_url):
         raise ProviderError(
             f'The base URL "{Faults.clean(base_url.rpartition("@")[2].partition("?")[0], 200)}" cannot be '
             "used: it must look like https://host/v1.",
             kind="request",
         )
+    parts = urlsplit(base_url.strip())
     below = parts.path.rstrip("/")
     if not below.endswith(path):
         below += path

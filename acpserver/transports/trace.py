@@ -7,13 +7,13 @@ never disturb the conversation.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable
 from typing import Any
 
 from acpserver import jsontext
+from acpserver.logs import open_to_append
 from acpserver.redaction import HIDDEN, Secrets, secrets_in_url
 
 log = logging.getLogger(__name__)
@@ -27,9 +27,7 @@ class Trace:
     """
 
     def __init__(self, path: str, secrets: Iterable[str] | Secrets = ()):
-        # Not blocking: a pipe that nobody reads must not hold the conversation up.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
-        self._file = open(os.open(path, flags, 0o600), "ab", buffering=0)  # noqa: SIM115
+        self._file = open(open_to_append(path), "ab", buffering=0)  # noqa: SIM115
         self._file_lock = threading.Lock()  # guards _file
         self._secrets = Secrets.of(secrets)
 
