@@ -71,6 +71,9 @@ class ProviderError(AcpError):
     succeed later; `retry_after` is the wait in seconds that the server asked for. `kind` names the fault.
     """
 
+    most_attempts: int | None = None
+    """How many are worth it where that is known to be few; None leaves it to the policy."""
+
     def __init__(
         self,
         text: str,

@@ -6,6 +6,7 @@ The reader adds turns; a worker takes a session and runs its turns until none wa
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -21,6 +22,8 @@ from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 from acpserver.tools.hiding import HidingTool
 from acpserver.workers import WorkerPool
+
+log = logging.getLogger(__name__)
 
 MOST_TURNS = 256  # that run at once
 
@@ -79,21 +82,28 @@ class Turns:
 
     def _run(self, session: Session, turn: Turn) -> None:
         """One turn, with the session's file held against other processes; its answer comes last."""
+        reason = "failed"
         try:
             with session.file.turn(turn.cancel.is_set, lambda: self._tell_waiting(session, turn)):
                 session.refresh()
                 tools = self._allowed_tools(session, turn)
                 loop = TurnLoop(session, turn, self._editor(), self._models, tools, self._config())
+                log.info("%s: a turn begins with %s", session.id, session.model)
                 reason = loop.run()
         except Cancelled:  # cancelled before it could begin
-            turn.call.answer({"stopReason": "cancelled"})
+            reason = "cancelled"
+            turn.call.answer({"stopReason": reason})
             return
         except ProviderError as error:
+            log.info(
+                "%s: the model failed: %s, HTTP status %s", session.id, error.kind, error.status or "none"
+            )
             code = AUTH_REQUIRED if error.kind == "auth" else INTERNAL_ERROR
             raise RpcError.with_details(code, str(error)) from error
         finally:
             if not turn.cancel.is_set():
                 session.file.sync()
+            log.info("%s: the turn ends: %s, %.3f s", session.id, reason, time.monotonic() - turn.started)
         turn.call.answer(prompt_result(reason, loop, session, turn))
 
     def _allowed_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:

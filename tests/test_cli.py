@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 from acpserver import cli, config
 from acpserver.version import __version__
 from tests.fakes.editor import CHECKOUT, Editor
+from tests.fakes.llm_answers import error, text, tool_call
+from tests.fakes.llm_server import FakeLlm
 
 
 def run(*arguments: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.CompletedProcess[str]:
@@ -153,6 +156,44 @@ def test_trace_and_log_hold_the_conversation_and_no_secret(tmp_path: Path) -> No
     assert [e["direction"] for e in entries].count("out") == len(received)
     assert [e["text"] for e in entries if "text" in e] == ["no json"]
     assert entries[0]["direction"] == "in" and entries[0]["message"]["method"] == "initialize"
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_the_log_tells_the_course_of_a_turn_and_no_text_of_it(tmp_path: Path, level: str) -> None:
+    log = tmp_path / "log"
+    with FakeLlm() as llm:
+        llm.script(
+            error(503, "server"), tool_call("bash", {"command": "echo quiet-output"}), text("quiet-answer")
+        )
+        flags = ["--model", "fake", "--base-url", llm.base_url, "--log-file", str(log), "--log-level", level]
+        with Editor(*flags) as editor:
+            editor.initialize()
+            session = editor.new_session(tmp_path)
+            assert editor.prompt(session, "quiet-prompt").wait() == "end_turn"
+            llm.script(error(400, "quiet-words"))
+            assert editor.prompt(session, "quiet-prompt").wait_reply().error
+    lines = [line.partition(": ")[2] for line in log.read_text().splitlines() if " acpserver." in line]
+    lines = [re.sub(r"\d+\.\d{3} s", "N s", re.sub(", Usage.*", "", line)) for line in lines]
+    told = [
+        ("info", f"{session}: a turn begins with fake"),
+        ("debug", f"POST {llm.base_url} answered HTTP 503"),
+        ("debug", "attempt 1 failed: server, HTTP status 503"),
+        ("debug", f"POST {llm.base_url} answered HTTP 200"),
+        ("debug", f"{session}: fake ended its answer (tool_calls) after N s: 1 tool call(s)"),
+        ("debug", f"{session}: bash: the user says allow this once"),
+        ("debug", f"{session}: bash: completed"),
+        ("debug", f"POST {llm.base_url} answered HTTP 200"),
+        ("debug", f"{session}: fake ended its answer (stop) after N s: 0 tool call(s)"),
+        ("info", f"{session}: the turn ends: end_turn, N s"),
+        ("info", f"{session}: a turn begins with fake"),
+        ("debug", f"POST {llm.base_url} answered HTTP 400"),
+        ("debug", "attempt 1 failed: request, HTTP status 400"),
+        ("info", f"{session}: the model failed: request, HTTP status 400"),
+        ("info", f"{session}: the turn ends: failed, N s"),
+    ]
+    wanted = [line for at, line in told if at == "info" or level == "debug"]
+    assert [line for line in lines if line in wanted] == wanted
+    assert "quiet" not in log.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

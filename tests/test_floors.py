@@ -114,6 +114,7 @@ ROOMS = """
     agent.prompt
     agent.translate
     agent.commands
+    agent.repeats
     agent.toolcalls
     agent.replay
     agent.loop

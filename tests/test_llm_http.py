@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gc
 import json
 import os
@@ -22,7 +23,8 @@ import responses
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ProviderError
-from acpserver.llm import calls, sse
+from acpserver.llm import calls, causes, sse
+from acpserver.llm.faults import Faults
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.pool import Line
 from acpserver.llm.retry import Policy
@@ -367,6 +369,30 @@ def test_nobody_listens() -> None:
     failed = failure(provider(f"http://127.0.0.1:{port}/v1"))
     assert (failed.kind, failed.status, failed.retryable) == ("network", 0, True)
     assert f"http://127.0.0.1:{port}/v1" in str(failed) and "connection refused" in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("host", "most"),
+    [
+        ("127.0.0.1:1", 3),
+        ("127.8.9.1", 3),
+        ("LOCALHOST:8080", 3),
+        ("user:password@localhost:8080", 3),
+        ("[::1]:8080", 3),
+        ("192.0.2.1", None),
+        ("localhost.example.com", None),
+        ("[2001:db8::1]", None),
+    ],
+)
+def test_nobody_listening_on_this_machine_is_certain_and_soon_given_up(host: str, most: int | None) -> None:
+    endpoint = Endpoint(f"http://{host}/v1")
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    fault = causes.explain(refused, Faults(endpoint), endpoint, connected=False, reused=False)
+    assert "connection refused" in str(fault) and fault.retryable
+    assert (fault.most_attempts, fault.retry_after) == (most, 0.25 if most else None)
+    late = TimeoutError(errno.ETIMEDOUT, "timed out")
+    fault = causes.explain(late, Faults(endpoint), endpoint, connected=False, reused=False)
+    assert fault.most_attempts is None
 
 
 def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,13 @@ def test_what_cannot_succeed_later_is_not_repeated() -> None:
     assert failing(Policy(), CancelFlag(), KeyError("a bug")) == (1, [])
 
 
+def test_an_error_may_be_worth_few_attempts() -> None:
+    certain = ProviderError("x", kind="network", retryable=True, retry_after=0.25)
+    certain.most_attempts = 3
+    assert failing(Policy(), CancelFlag(), certain) == (3, [0.25, 0.25])
+    assert failing(Policy(attempts=2), CancelFlag(), certain) == (2, [0.25])
+
+
 def test_no_attempt_follows_a_cancel() -> None:
     cancel = CancelFlag()
     cancel.set()

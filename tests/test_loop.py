@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,48 @@ def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
         assert talk.say("more").wait() == "end_turn"
     roles = [message.role for message in history(script)]
     assert roles == ["user", *["assistant", "tool"] * 3, "user"]
+
+
+def results(script: Script) -> list[str]:
+    """The texts of all tool results that the last model call was given."""
+    parts = [part for message in script.requests[-1].messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, ToolResult)]
+
+
+HINT = "[This is call number {} of this kind in a row, with the same arguments and the same result."
+
+
+def test_a_model_that_repeats_a_call_is_told_and_then_stopped(tmp_path: Path) -> None:
+    script = Script(*[[call(f"c{n}", x=1), Finish("tool_calls")] for n in range(20)], LAST)
+    with Talk(tmp_path, script, FakeTool("tool")) as talk:
+        turn = talk.say("go")
+        assert turn.wait() == "max_turn_requests" and len(script.requests) == 20
+        assert (
+            turn.thoughts
+            == "Stopped: the model made the same tool call with the same result again and again."
+        )
+        assert turn.calls[19]["status"] == "completed"
+        assert talk.say("more").wait() == "end_turn", "the count is the turn's"
+    found = results(script)
+    assert found[:2] == ["ok", "ok"] and len(found) == 20
+    for number, text in enumerate(found[2:], 3):
+        assert text.startswith("ok\n\n" + HINT.format(number)), text
+
+
+def test_a_call_that_fails_again_and_again_is_a_repetition_too(tmp_path: Path) -> None:
+    answers = [[ToolCall(f"c{n}", "tool", None, "{broken"), Finish("tool_calls")] for n in range(20)]
+    with Talk(tmp_path, Script(*answers), FakeTool("tool")) as talk:
+        assert talk.say("go").wait() == "max_turn_requests"
+
+
+def test_another_argument_result_or_tool_is_no_repetition(tmp_path: Path) -> None:
+    count = itertools.count()
+    changing = FakeTool("b", lambda arguments, context: ToolOutcome(str(next(count) // 2)))
+    calls = [call(f"a{n}", "a", x=n // 2) for n in range(12)] + [call(f"b{n}", "b") for n in range(12)]
+    script = Script([*calls, Finish("tool_calls")], LAST)
+    with Talk(tmp_path, script, FakeTool("a"), changing) as talk:
+        assert talk.say("go").wait() == "end_turn"
+    assert results(script) == ["ok"] * 12 + [str(n // 2) for n in range(12)]
 
 
 def test_an_answer_cut_off_by_length_runs_its_whole_calls_and_stops(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ before the client is told, so the conversation can go on from whatever moment it
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -42,7 +43,10 @@ from acpserver.records import Record
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
 
+log = logging.getLogger(__name__)
+
 STOP_REASONS = {"length": "max_tokens", "refusal": "refusal"}
+REPEATED = "Stopped: the model made the same tool call with the same result again and again."
 
 
 @dataclass
@@ -126,6 +130,9 @@ class TurnLoop:
         for call in answer.calls:
             self.turn.cancel.check()
             self._runner.run(call)
+        if self._runner.repeats.is_endless:
+            self._updates.remark(REPEATED)
+            return "max_turn_requests"
         if answer.finish == "pause" or (answer.calls and answer.finish != "length"):
             return ""
         return STOP_REASONS.get(answer.finish, "end_turn")
@@ -154,7 +161,7 @@ class TurnLoop:
         provider = self.models.provider(model)
         self.models.learn(model, self.turn.cancel)
         request = self._request(model)
-        answer = Answer()
+        answer, began = Answer(), time.monotonic()
         self._sink = sink = _Sink(answer, self._updates, self.session.note)
         whole = False
         try:
@@ -170,6 +177,9 @@ class TurnLoop:
                     cost = self._cost(model, answer.usage)
                     self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole, cost))
         self._count(answer.usage, self._cost(model, answer.usage), request.context_window)
+        took = time.monotonic() - began
+        told = (self.session.id, model, answer.finish or "no reason", took, len(answer.calls), answer.usage)
+        log.debug("%s: %s ended its answer (%s) after %.3f s: %d tool call(s), %s", *told)
         return answer
 
     def _request(self, model: str) -> ModelRequest:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from acpserver import records
 from acpserver.agent import translate
+from acpserver.agent.repeats import Repeats
 from acpserver.client import Client, TurnUpdates, Update
 from acpserver.client_files import files_for
 from acpserver.client_terminals import terminals_for
@@ -39,6 +40,7 @@ class ToolRunner:
     client: Client
     updates: TurnUpdates
     tools: dict[str, Tool]
+    repeats: Repeats = field(default_factory=Repeats)
 
     def run(self, call: ToolCall) -> None:
         """Run one call and record its result. Whatever is raised, such as `Cancelled`, comes after that: a
@@ -83,6 +85,8 @@ class ToolRunner:
 
     def _end(self, call: ToolCall, outcome: ToolOutcome, before: Sequence[Content] = ()) -> None:
         """Record the result, then show it. Where that fails it is shown as failed: no call may stay open."""
+        outcome = self.repeats.noticed(call, outcome)
+        log.debug("%s: %s: %s", self.session.id, call.name, "failed" if outcome.is_error else "completed")
         answer = ToolResult(call.id, call.name, outcome.text, outcome.is_error)
         shown = translate.result_shown(outcome, list(before))
         live = {**shown, "content": []} if outcome.keeps_content else shown
@@ -143,6 +147,8 @@ class ToolRunner:
                 self.session.id, translate.permission_call(report), options(call.name), self.turn.cancel
             )
             decision, always = outcome(chosen)
+            held = "for the session" if always else "this once"
+            log.debug("%s: %s: the user says %s %s", self.session.id, call.name, decision, held)
             if always:
                 self.session.note(records.permission(call.name, decision))
         if decision != DENY:

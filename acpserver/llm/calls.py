@@ -9,6 +9,7 @@ Imports `requests` and `tenacity`, which are slow to load: only `llm/http.py` im
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -36,6 +37,8 @@ from acpserver.llm.retry import Policy
 from acpserver.llm.types import Endpoint, Event, ModelDetails, ModelRequest, Opaque, Waiting
 from acpserver.llm.verdicts import NO_REASONING
 from acpserver.llm.wire import Dialect, HttpRequest, Parser, join_url
+
+log = logging.getLogger(__name__)
 
 Fact = TypeVar("Fact")
 
@@ -77,6 +80,8 @@ class Caller:
                         first, batches = self._begin(endpoint, request, cancel)
                     except Fault as error:
                         failure = error.brief
+                        tried = attempt.retry_state.attempt_number
+                        log.debug("attempt %d failed: %s, HTTP status %d", tried, error.kind, error.status)
                         raise
             yield from first
             for batch in batches:
@@ -170,6 +175,7 @@ class Caller:
         try:
             with self._pool.send(prepared, line, endpoint.connect_timeout) as response:
                 has_answered = True
+                log.debug("%s %s answered HTTP %d", prepared.method, self._faults.place, response.status_code)
                 if not 200 <= response.status_code < 300:
                     raise read_refusal(response, self._faults)
                 yield response

@@ -7,8 +7,10 @@ memory, whole URLs and nothing to act on.
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import ssl
+from urllib.parse import urlsplit
 
 import requests
 import urllib3.exceptions as urllib3_errors
@@ -20,6 +22,8 @@ FAILURES = (requests.RequestException, urllib3_errors.HTTPError, http.client.HTT
 """What sending a request and reading its answer may raise."""
 
 _TIMEOUTS = (TimeoutError, urllib3_errors.TimeoutError, requests.Timeout)
+_REFUSED = "connection refused"
+_LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1")
 _CHECK = "Check the base URL, the network and the proxy settings."
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
@@ -69,13 +73,17 @@ def _unconnected(
     elif _first(chain, socket.gaierror, urllib3_errors.NameResolutionError):
         what, advice = "its host name is unknown", _CHECK
     elif _first(chain, ConnectionRefusedError):
-        what, advice = "connection refused", "Start the server or correct the base URL."
+        what, advice = _REFUSED, "Start the server or correct the base URL."
     elif _first(chain, *_TIMEOUTS):
         what, advice = f"no connection within {endpoint.connect_timeout:g} s", _CHECK
     else:
         found = [link.strerror for link in chain if isinstance(link, OSError) and link.strerror]
         what, advice = found[-1] if found else "the connection failed", _CHECK
-    return faults.network(f"cannot be reached: {what}", advice)
+    fault = faults.network(f"cannot be reached: {what}", advice)
+    if what == _REFUSED and _LOOPBACK.fullmatch(urlsplit(endpoint.base_url).hostname or ""):
+        # Nobody listens on this machine, which time alone does not change: only a restart is waited for.
+        fault.most_attempts, fault.retry_after = 3, 0.25
+    return fault
 
 
 def explain_broken(error: BaseException, faults: Faults, endpoint: Endpoint) -> Fault:

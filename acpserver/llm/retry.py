@@ -49,6 +49,7 @@ class Policy:
             stop=(
                 stop_after_attempt(max(1, self.attempts))
                 | stop_when_event_set(cancel.event)
+                | _Enough()
                 | _OutOfTime(self.clock, self.clock() + self.total)
             ),
             wait=self.wait,
@@ -76,6 +77,14 @@ class _OutOfTime(stop_base):
     def __call__(self, retry_state: RetryCallState) -> bool:
         asked = _error(retry_state).retry_after or 0.0
         return self._clock() + max(retry_state.upcoming_sleep, asked) > self._end
+
+
+class _Enough(stop_base):
+    """Stops after as many attempts as the error says that it is worth."""
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        most = _error(retry_state).most_attempts
+        return most is not None and retry_state.attempt_number >= most
 
 
 def _error(state: RetryCallState) -> ProviderError:

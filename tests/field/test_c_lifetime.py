@@ -77,7 +77,7 @@ def test_row_037_a_cancel_ends_the_whole_tree_of_a_command(at: Stage, tmp_path: 
 def test_row_038_no_dead_child_is_left_behind(offline: Stage) -> None:
     """Each command left an entry in the table of processes."""
     offline.editor.request("session/set_mode", {"sessionId": offline.session, "modeId": "bypass"})
-    prompt = "\n".join(["run true"] * 45)
+    prompt = "\n".join(f"run true {number}" for number in range(45))
     assert offline.editor.prompt(offline.session, prompt).wait(20.0) == "end_turn"
     children = psutil.Process(offline.editor.process.pid).children()
     assert [child for child in children if child.status() == psutil.STATUS_ZOMBIE] == []
