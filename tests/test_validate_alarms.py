@@ -67,6 +67,17 @@ def options_that_come_and_go() -> Talk:
     return talk
 
 
+def an_effort_that_goes_with_the_model() -> Talk:
+    """Another model has no effort of thinking to choose."""
+    effort = {**OPTIONS[0], "id": "effort", "category": "thought_level"}
+    model = {**OPTIONS[0], "id": "model", "category": "model"}
+    talk = opened().set("new!", "result.configOptions", [model, effort]).unset("new!", "result.modes")
+    params = {"sessionId": "s-1", "configId": "model", "value": "code"}
+    return talk.ask(
+        "set", 5, "session/set_config_option", params, {"configOptions": [{**model, "currentValue": "code"}]}
+    )
+
+
 def loaded_in_mid_turn() -> Talk:
     """A session is loaded while its second turn runs, and the message that was begun goes on."""
     talk = turn()
@@ -102,6 +113,7 @@ def cut_off_after_a_cancel() -> Talk:
         slow_beside_a_turn,
         terminals_of_two_sessions,
         options_that_come_and_go,
+        an_effort_that_goes_with_the_model,
         loaded_in_mid_turn,
         a_folder_in_two_unicode_forms,
         cut_off_after_a_cancel,

@@ -179,6 +179,8 @@ class Session:
     modes: set[str] = field(default_factory=set)
     options: dict[str, set[str] | None] = field(default_factory=dict)
     """Config options: their values, None for one that is no list of choices."""
+    efforts: set[str] = field(default_factory=set)
+    """Those of the category thought_level, which come and go with the model."""
     plan: dict[str, str] = field(default_factory=dict)
     """The last plan: status by content."""
     titled: bool = False

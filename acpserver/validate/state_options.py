@@ -105,6 +105,8 @@ class Options:
         for index, option in enumerate(options):
             values = _values(option)
             session.options[text(option, "id")] = values
+            if text(option, "category") == "thought_level":
+                session.efforts.add(text(option, "id"))
             current = text(option, "currentValue")
             if values and current not in values:
                 reason = f"{current!r} is none of {_listed(values)}"
@@ -161,7 +163,7 @@ def _misfit(session: Session, call: Call) -> tuple[str, str] | None:
 
 def _others(session: Session, options: list[Json], place: str) -> Iterator[Breach]:
     """Options that are missing from a list that looks like what was changed and nothing else."""
-    missing = set(session.options) - {text(option, "id") for option in options}
+    missing = set(session.options) - session.efforts - {text(option, "id") for option in options}
     if missing:
         reason = f"the full list is due; {_listed(missing)} is missing; right only if it is gone"
         yield Breach("N1", AGENT, place, reason, WARNING)

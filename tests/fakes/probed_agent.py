@@ -331,7 +331,8 @@ def options(session: Session) -> list[Json]:
     mode = {"id": "mode", "name": "Mode", "category": "mode", "type": "select"}
     other = {**mode, "id": "tone", "category": "_tone", "currentValue": "ask", "options": values}
     first = {**mode, "currentValue": session.mode, "options": values}
-    return [first] if FAULT == "part-of-options" and session.mode != MODES[0] else [first, other]
+    is_part = FAULT in ("part-of-options", "option-goes") and session.mode != MODES[0]
+    return [first] if is_part else [first, other]
 
 
 def new(request_id: object, params: Json) -> None:
@@ -433,7 +434,8 @@ def set_mode(request_id: object, params: Json) -> None:
 
 def set_option(request_id: object, params: Json) -> None:
     session = session_of(params)
-    if params["configId"] not in ("mode", "tone") or params["value"] not in MODES:
+    is_gone = FAULT == "option-goes" and session.mode != MODES[0] and params["configId"] == "tone"
+    if params["configId"] not in ("mode", "tone") or params["value"] not in MODES or is_gone:
         raise Refused(-32602)
     changed = params["configId"] == "mode" and session.mode != params["value"]
     session.mode = params["value"] if params["configId"] == "mode" else session.mode
