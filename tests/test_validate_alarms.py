@@ -78,6 +78,21 @@ def an_effort_that_goes_with_the_model() -> Talk:
     )
 
 
+def a_command_that_a_cancel_ends() -> Talk:
+    """Nobody wants to see the last output of a command that the user has stopped."""
+    talk, named = opened(), {"sessionId": "s-1", "terminalId": "x"}
+    talk.client("prompt", id=2, method="session/prompt", params={"sessionId": "s-1", "prompt": text()})
+    call = {"toolCallId": "t", "title": "Run", "kind": "execute", "rawInput": {}}
+    talk.update("call", "tool_call", status="pending", **call)
+    talk.call("create", 30, "terminal/create", {"sessionId": "s-1", "command": "ls"}, {"terminalId": "x"})
+    shown = [{"type": "terminal", "terminalId": "x"}]
+    talk.update("shown", "tool_call_update", toolCallId="t", content=shown)
+    talk.client("cancel", method="session/cancel", params={"sessionId": "s-1"})
+    talk.call("kill", 31, "terminal/kill", named, {}).call("release", 32, "terminal/release", named, {})
+    talk.update("end", "tool_call_update", toolCallId="t", status="failed")
+    return talk.agent("prompt!", id=2, result={"stopReason": "cancelled"})
+
+
 def loaded_in_mid_turn() -> Talk:
     """A session is loaded while its second turn runs, and the message that was begun goes on."""
     talk = turn()
@@ -114,6 +129,7 @@ def cut_off_after_a_cancel() -> Talk:
         terminals_of_two_sessions,
         options_that_come_and_go,
         an_effort_that_goes_with_the_model,
+        a_command_that_a_cancel_ends,
         loaded_in_mid_turn,
         a_folder_in_two_unicode_forms,
         cut_off_after_a_cancel,

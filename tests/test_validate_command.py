@@ -172,6 +172,16 @@ def test_rules_are_listed_and_explained(capsys: Any) -> None:
     assert "No recording can show this" in second
 
 
+def test_a_must_is_an_error_a_should_a_warning_and_what_is_no_fault_a_remark() -> None:
+    levels = {
+        level: {one.id for one in RULES.values() if one.level == level} for level in ("warning", "remark")
+    }
+    should = {"T5", "I5", "S12", "S13", "P4", "P5", "C3", "C4", "K4", "L3", "L5", "L6"}
+    assert levels["warning"] == should | {"forgiven", "L1", "L2"}
+    assert levels["remark"] == {"unknown", "unstable", "L4"}
+    assert {one.level for one in RULES.values()} == {"error", "warning", "remark"}
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
 def test_every_rule_that_can_be_seen_has_examples(rule: Any) -> None:
     assert rule.text.endswith((".", "cancelled."))
@@ -212,7 +222,7 @@ def test_an_official_schema_file(faulty: Path, capsys: Any) -> None:
         pytest.skip("the official schema has not been fetched (tests/test_schema_official.py does that)")
     assert main(["--schema", str(CACHE / STABLE), "--output", "json", str(faulty)]) == 1
     findings = json.loads(capsys.readouterr().out)["files"][0]["findings"]
-    told = {(one["rule"], one["path"]) for one in findings if one["level"] != "info"}
+    told = {(one["rule"], one["path"]) for one in findings if one["level"] != "remark"}
     assert told == {("P3", "result.stopReason"), ("forgiven", "params.update.kind")}
 
 

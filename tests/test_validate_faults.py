@@ -13,21 +13,23 @@ from typing import NamedTuple
 import pytest
 
 from acpserver.validate import Finding, check_trace
-from acpserver.validate.findings import ERROR, INFO, WARNING
+from acpserver.validate.findings import ERROR, REMARK, WARNING
 from acpserver.validate.rules import RULES
 from tests.validate.faults import Fault
 from tests.validate.seeded import FAULTS
 from tests.validate.talk import Talk
 
-REMARKS = ("S12", "P5", "unstable")
+REMARKS = ("S12", "P5", "L4", "unstable")
 """Rules that only ever give a remark, for a recording cannot be sure."""
 
 
 def judge(talk: Talk, wanted: str) -> list[Finding]:
     """What is found; remarks only of the rule that is wanted."""
     report = check_trace(talk.lines(), format="wrapped", unstable=wanted != "unstable")
-    keep = {ERROR, WARNING} | ({INFO} if wanted in REMARKS else set())
-    return [one for one in report.findings if one.level in keep and (one.level != INFO or one.rule == wanted)]
+    keep = {ERROR, WARNING} | ({REMARK} if wanted in REMARKS else set())
+    return [
+        one for one in report.findings if one.level in keep and (one.level != REMARK or one.rule == wanted)
+    ]
 
 
 class Outcome(NamedTuple):

@@ -283,7 +283,7 @@ def test_keys_lead_from_fault_to_fault_and_round(shown: Browser) -> None:
 @SERVES_ALL
 def test_a_fault_stands_at_its_message_and_at_its_place(shown: Browser) -> None:
     shown.press("n", "n", "n")
-    assert text(shown, "#m41 .remark") == 'schema"exec" is none of the kinds; the nearest is "execute"'
+    assert text(shown, "#m41 .beside") == 'schema"exec" is none of the kinds; the nearest is "execute"'
     assert text(shown, "#panel .group code") == "params.update.kind"
     assert text(shown, "#panel pre .fault") == '"kind": "exec",'
     shown.press("n", "n")
@@ -374,7 +374,7 @@ def test_a_link_to_what_is_filtered_away_takes_the_filters_away(shown: Browser) 
 
 
 @SERVES_ALL
-@pytest.mark.parametrize("levels", [("warning", "error"), ("error", "info")])
+@pytest.mark.parametrize("levels", [("warning", "error"), ("error", "remark")])
 def test_the_worst_fault_of_a_message_stands_first(
     shown: Browser, tmp_path: Path, levels: tuple[str, ...]
 ) -> None:
@@ -382,7 +382,7 @@ def test_the_worst_fault_of_a_message_stands_first(
     for level in levels:
         talk.fault("schema", level, AGENT, "params.update", f"this is the {level}")
     shown.open(written(tmp_path, talk.entries, talk.findings).as_uri())
-    assert text(shown, "#m4 .remark") == "schema+1this is the error"
+    assert text(shown, "#m4 .beside") == "schema+1this is the error"
     assert shown.run("return document.getElementById('m4').classList.contains('level-error')")
 
 
@@ -538,7 +538,7 @@ def test_parallel_sessions_can_be_told_apart(shown: Browser, tmp_path: Path) -> 
 @SERVES_ALL
 def test_a_remark_is_no_fault(shown: Browser, tmp_path: Path) -> None:
     talk = conversation.opened()
-    talk.fault("P5", "info", AGENT, "", "no usage_update in the whole session")
+    talk.fault("P5", "remark", AGENT, "", "no usage_update in the whole session")
     shown.open(written(tmp_path, talk.entries, talk.findings).as_uri())
     assert text(shown, "#verdict") == "no faults1 remark"
     assert text(shown, "#panel h2") == "No fault"

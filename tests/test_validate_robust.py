@@ -107,7 +107,7 @@ def test_the_same_conversation_gives_the_same_findings() -> None:
 
 def test_a_file_that_several_processes_wrote_holds_several_conversations() -> None:
     first, second = turn(), turn()
-    assert check_trace([*first.lines(), *second.lines()]).counts == {"error": 0, "warning": 0, "info": 0}
+    assert check_trace([*first.lines(), *second.lines()]).counts == {"error": 0, "warning": 0, "remark": 0}
     first.drop("release", "release!")
     report = check_trace([*first.lines(), *second.lines()])
     assert [(one.rule, one.line) for one in report.errors] == [("X1", first.line("create"))]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acpserver.validate import check_trace
-from acpserver.validate.findings import AGENT, INFO
+from acpserver.validate.findings import AGENT, REMARK
 from tests.fakes.editor import Editor
 
 EVERYTHING: dict[str, Any] = {
@@ -23,7 +23,7 @@ def trouble(trace: Path) -> list[Any]:
     """What the judge has against the agent."""
     report = check_trace(trace, unstable=True)
     assert report.messages > 0
-    return [one for one in report.findings if one.side == AGENT and one.level != INFO]
+    return [one for one in report.findings if one.side == AGENT and one.level != REMARK]
 
 
 @pytest.mark.parametrize("permission", ["allow_once", "allow_always", "reject_once", "reject_always"])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from acpserver.rpc.message import usable_id
 from acpserver.validate.documents import begins
-from acpserver.validate.findings import AGENT, INFO, WARNING, Entry
+from acpserver.validate.findings import AGENT, REMARK, WARNING, Entry
 from acpserver.validate.state import Breach
 
 CALL, ANSWER, UNREADABLE, NONSENSE, BATCH = "call", "answer", "unreadable", "nonsense", "batch"
@@ -79,7 +79,7 @@ def _unreadable(entry: Entry) -> Breach:
 
 def _spread(entry: Entry) -> Breach:
     text = f"this message stands on {entry.lines} lines: right if only the log spreads it (said once)"
-    return Breach("T1", entry.sender, "", text, INFO)
+    return Breach("T1", entry.sender, "", text, REMARK)
 
 
 def _call(sender: str, message: dict[str, object], breaches: list[Breach]) -> Envelope:

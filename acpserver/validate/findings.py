@@ -1,7 +1,7 @@
 """What goes into the judgement and what comes out: one recorded message, one fault, the whole report.
 
 Values only; any thread. Levels: "error" (a MUST is broken), "warning" (a SHOULD, or something that receivers
-are told to forgive) and "info" (worth knowing, no fault).
+are told to forgive) and "remark" (worth knowing, no fault).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 CLIENT, AGENT = "client", "agent"
-ERROR, WARNING, INFO = "error", "warning", "info"
+ERROR, WARNING, REMARK = "error", "warning", "remark"
 
 MAX_TEXT = 65_536  # characters of a line that are kept for excerpts
 MAX_EXCERPT = 160  # characters
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
     rule: str
     """Id of the rule, as in `acp-validate rules`."""
     level: str
-    """"error", "warning" or "info"."""
+    """"error", "warning" or "remark"."""
     side: str
     """Who is wrong: "client" or "agent"."""
     line: int

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from acpserver.validate.findings import ERROR, INFO, WARNING, Entry, Finding
+from acpserver.validate.findings import ERROR, REMARK, WARNING, Entry, Finding
 from acpserver.validate.formats import read
 from acpserver.validate.stats import Stats
 from acpserver.validate.validator import Validator
@@ -50,7 +50,7 @@ class Reporter:
     def __init__(self, validator: Validator):
         self._validator = validator
         self._stats = Stats()
-        self._counts: Counter[str] = Counter({ERROR: 0, WARNING: 0, INFO: 0})
+        self._counts: Counter[str] = Counter({ERROR: 0, WARNING: 0, REMARK: 0})
         self.findings: list[Finding] = []
         """What was found so far; sorted by line at the end."""
         self.is_recording = False

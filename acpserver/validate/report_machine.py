@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from acpserver.validate.findings import ERROR, INFO, WARNING, Finding
+from acpserver.validate.findings import ERROR, REMARK, WARNING, Finding
 from acpserver.validate.recording import Report
 from acpserver.validate.rules import RULES
 from acpserver.validate.stats import Samples, Stats
@@ -19,7 +19,7 @@ Reports = Sequence[tuple[str, Report]]
 Failures = Sequence[tuple[str, str]]
 """(name of a file that could not be judged, the reason)."""
 
-_SARIF_LEVELS = {ERROR: "error", WARNING: "warning", INFO: "note"}
+_SARIF_LEVELS = {ERROR: "error", WARNING: "warning", REMARK: "note"}
 
 
 def as_json(reports: Reports, failures: Failures = (), with_stats: bool = False) -> str:
@@ -30,7 +30,7 @@ def as_json(reports: Reports, failures: Failures = (), with_stats: bool = False)
             "messages": report.messages,
             "errors": report.counts[ERROR],
             "warnings": report.counts[WARNING],
-            "remarks": report.counts[INFO],
+            "remarks": report.counts[REMARK],
             "findings": [finding._asdict() for finding in report.findings],
             **({"stats": _stats(report.stats)} if with_stats else {}),
         }
@@ -115,7 +115,7 @@ def as_junit(reports: Reports, failures: Failures = (), with_stats: bool = False
 def _suite(name: str, report: Report) -> str:
     broken: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        if finding.level != INFO:
+        if finding.level != REMARK:
             broken.setdefault(finding.rule, []).append(finding)
     cases = [rule for rule in RULES if RULES[rule].seen]
     head = f'tests="{len(cases)}" failures="{len(broken)}"'

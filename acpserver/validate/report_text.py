@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from acpserver.validate.findings import AGENT, ERROR, INFO, WARNING, Finding
+from acpserver.validate.findings import AGENT, ERROR, REMARK, WARNING, Finding
 from acpserver.validate.recording import Report
 from acpserver.validate.stats import Samples, Stats
 
-_COLOURS = {ERROR: "31", WARNING: "33", INFO: "36", "dim": "2", "bold": "1", "mark": "4"}
+_COLOURS = {ERROR: "31", WARNING: "33", REMARK: "36", "dim": "2", "bold": "1", "mark": "4"}
 _ARROWS = {"client": "client -> agent", AGENT: "agent -> client"}
 _SAME = 3  # findings of one rule and path that are shown in full; the others are counted
 
@@ -73,10 +73,10 @@ def block(name: str, finding: Finding, style: Style = PLAIN) -> str:
 def summary(name: str, report: Report, style: Style = PLAIN) -> str:
     """One line: what there was and who is wrong."""
     counts = report.counts
-    sides = {finding.side for finding in report.findings if finding.level != INFO}
+    sides = {finding.side for finding in report.findings if finding.level != REMARK}
     parts = [_count(counts[level], word) for level, word in ((ERROR, "error"), (WARNING, "warning"))]
-    if counts[INFO]:
-        parts.append(_count(counts[INFO], "remark"))
+    if counts[REMARK]:
+        parts.append(_count(counts[REMARK], "remark"))
     who = f"; wrong: {' and '.join(sorted(sides))}" if sides else ""
     worst = ERROR if counts[ERROR] else WARNING if counts[WARNING] else "dim"
     return style.paint(worst, f"{plain(name)}: {_count(report.messages, 'message')}, {', '.join(parts)}{who}")

@@ -21,7 +21,7 @@ class Rule(NamedTuple):
     side: str
     """Who must keep to it: "client", "agent" or "both"."""
     level: str
-    """"error" for a MUST, "warning" for a SHOULD, "info" for a remark."""
+    """"error" for a MUST, "warning" for a SHOULD, "remark" for what is no fault."""
     seen: bool
     """Whether a recorded conversation can show the fault."""
     text: str
@@ -41,7 +41,7 @@ RULES: dict[str, Rule] = dict(_rules())
 
 def explain(rule: Rule) -> str:
     """A rule in full, as `acp-validate rules ID` prints it."""
-    must = {"error": "MUST", "warning": "SHOULD", "info": "remark"}[rule.level]
+    must = {"error": "MUST", "warning": "SHOULD", "remark": "remark"}[rule.level]
     lines = [f"{rule.id} ({must}; {rule.side})", f"  {rule.text}"]
     if rule.right:
         lines.append(f"  right: {rule.right}")

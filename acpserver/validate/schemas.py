@@ -14,7 +14,7 @@ from typing import Protocol
 
 from acpserver.rpc.definitions import Method
 from acpserver.validate.builtin import BuiltinSchema, experimental_fields
-from acpserver.validate.findings import ERROR, INFO, WARNING
+from acpserver.validate.findings import ERROR, REMARK, WARNING
 from acpserver.validate.hints import for_fault, respelt
 from acpserver.validate.official import Fault, OfficialSchema, Steps
 from acpserver.validate.state import Breach
@@ -127,7 +127,7 @@ class Judge:
                 text = f"no such field; v1 spells it {meant}"
                 yield Breach("unknown", side, path, text, WARNING)
             elif self._pedantic:
-                yield Breach("unknown", side, path, "no field of the protocol; put it into _meta", INFO)
+                yield Breach("unknown", side, path, "no field of the protocol; put it into _meta", REMARK)
 
 
 def _rule(definition: str, steps: Steps) -> str:

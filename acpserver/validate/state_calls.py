@@ -130,7 +130,7 @@ class ToolCalls:
         if tool.has_diff and object_of(client, "fs").get("writeTextFile") is True:
             if "fs/write_text_file" not in used:
                 reason = f"{name!r} changed a file past the client's fs/write_text_file"
-                yield Breach("F1", AGENT, "", reason, at=tool.mark)
+                yield Breach("F1", AGENT, "", reason, WARNING, at=tool.mark)  # a program may have done it
         if tool.kind == "execute" and client.get("terminal") is True and "terminal/create" not in used:
             reason = f"{name!r} ran a command past the client's terminal"
             yield Breach("X1", AGENT, "", reason, WARNING, at=tool.mark)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acpserver.validate.findings import AGENT, CLIENT, ERROR, INFO, WARNING, other
+from acpserver.validate.findings import AGENT, CLIENT, ERROR, REMARK, WARNING, other
 from acpserver.validate.state import (
     Answer,
     Breach,
@@ -106,7 +106,7 @@ class Cancelling:
             )
         elif answer.error is None and stop and stop != "cancelled":
             waited = since(turn.cancelled.time, answer.mark.time)
-            level = INFO if waited is not None and waited < _CROSSING_SECONDS / 5 else ERROR
+            level = REMARK if waited is not None and waited < _CROSSING_SECONDS / 5 else ERROR
             reason = f"a cancelled prompt answers cancelled, not {stop}"
             yield Breach("C1", AGENT, "result.stopReason", reason, level, related)
         for request in self._world.open[AGENT].values():
@@ -125,7 +125,7 @@ class Cancelling:
                     related = turn.cancelled.line
                     reason, level = "this prompt was cancelled and never answered", ""
                     if not _is_long_ago(turn.cancelled, end):
-                        reason, level = f"{reason}: the recording ends before", INFO
+                        reason, level = f"{reason}: the recording ends before", REMARK
                     yield Breach("C1", AGENT, "", reason, level, related, turn.call.mark)
         for request in self._world.requests(AGENT, "session/request_permission"):
             session_ = self._world.session(request.session)

@@ -73,10 +73,12 @@ class ClientCalls:
         elif call.method == "terminal/release":
             self._released.add(key(place))
             del self._terminals[place]
-            if terminal.killed and not terminal.asked_after:
+            session = self._world.session(call.session)
+            is_cancelled = session and session.turn and session.turn.cancelled
+            if terminal.killed and not terminal.asked_after and not is_cancelled:
                 related = terminal.killed.line
                 reason = f"terminal {name!r} was killed and is released without a look at its output"
-                yield Breach("X2", AGENT, "method", reason, related=related)
+                yield Breach("X2", AGENT, "method", reason, WARNING, related)  # if it was for a timeout
             if not terminal.is_embedded:
                 reason = f"terminal {name!r} was never shown in a tool call"
                 yield Breach("X1", AGENT, "params.terminalId", reason, WARNING, terminal.mark.line)

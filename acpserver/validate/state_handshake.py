@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from acpserver import jsontext
-from acpserver.validate.findings import AGENT, CLIENT, ERROR, INFO, WARNING
+from acpserver.validate.findings import AGENT, CLIENT, ERROR, REMARK, WARNING
 from acpserver.validate.state import Answer, Breach, Call, Mark, World, object_of, objects, text
 
 _NEEDS = {
@@ -184,7 +184,7 @@ class Handshake:
             return
         is_whole = self._early.method in _NEED_AUTH
         reason = "there is no initialize" + ("" if is_whole else ": the recording begins later")
-        yield Breach("I1", CLIENT, "method", reason, ERROR if is_whole else INFO, at=self._early.mark)
+        yield Breach("I1", CLIENT, "method", reason, ERROR if is_whole else REMARK, at=self._early.mark)
 
 
 def _names_another(answer: Answer) -> bool:

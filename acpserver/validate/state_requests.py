@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from acpserver.validate.envelope import BATCH, NONSENSE, UNREADABLE, Envelope
-from acpserver.validate.findings import AGENT, CLIENT, INFO, WARNING, Entry, other
+from acpserver.validate.findings import AGENT, CLIENT, REMARK, WARNING, Entry, other
 from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, key, since, text
 
 _OVERDUE_SECONDS = 10.0
@@ -151,7 +151,7 @@ class Requests:
             return Breach("J9", side, "id", reason, related=related)
         reason = f"no request with id {name} was sent"
         if self._has_gaps:
-            return Breach("J2", side, "id", f"{reason}, unless in a line that could not be read", INFO)
+            return Breach("J2", side, "id", f"{reason}, unless in a line that could not be read", REMARK)
         return Breach("J2", side, "id", reason)
 
     def stray(self, name: object, mark: Mark) -> None:
@@ -168,7 +168,7 @@ class Requests:
         if call.faults and answer.side == AGENT:
             place = call.faults[0].path
             reason = f"params that do not fit ({place}) are answered with -32602, here with a result"
-            yield Breach("J7", answer.side, "", reason, INFO, related)
+            yield Breach("J7", answer.side, "", reason, REMARK, related)
         if not is_known and not call.method.startswith("_"):
             reason = f"{call.method} is no method of the protocol: -32601 is due, here is a result"
             yield Breach("J6", answer.side, "", reason, WARNING if answer.side == CLIENT else "", related)
@@ -209,11 +209,13 @@ class Requests:
             return  # C1 says it
         reason = f"{call.method} (id {key(call.id)}) was never answered"
         if self._has_gaps:
-            yield Breach("J2", other(side), "", f"{reason} in a line that could be read", INFO, at=call.mark)
+            yield Breach(
+                "J2", other(side), "", f"{reason} in a line that could be read", REMARK, at=call.mark
+            )
         elif overtaken or (waited is not None and waited >= _OVERDUE_SECONDS and not is_prompt):
             yield Breach("J2", other(side), "", reason, at=call.mark)
         else:
-            yield Breach("J2", other(side), "", f"{reason}: the recording ends before", INFO, at=call.mark)
+            yield Breach("J2", other(side), "", f"{reason}: the recording ends before", REMARK, at=call.mark)
 
 
 def _number(name: str) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acpserver.validate.findings import AGENT, CLIENT, INFO, WARNING
+from acpserver.validate.findings import AGENT, CLIENT, REMARK, WARNING
 from acpserver.validate.state import (
     Answer,
     Breach,
@@ -143,10 +143,12 @@ class Turns:
         untitled = [one for one in spoken if not one.titled]
         unmetered = [one for one in spoken if not one.metered]
         if untitled and untitled[0].last_answer:
-            yield Breach("S12", AGENT, "", "the session never got a title", INFO, at=untitled[0].last_answer)
+            yield Breach(
+                "S12", AGENT, "", "the session never got a title", REMARK, at=untitled[0].last_answer
+            )
         if unmetered and unmetered[0].last_answer:
             yield Breach(
-                "P5", AGENT, "", "no usage_update in the whole session", INFO, at=unmetered[0].last_answer
+                "P5", AGENT, "", "no usage_update in the whole session", REMARK, at=unmetered[0].last_answer
             )
 
 

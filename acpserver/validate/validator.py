@@ -18,9 +18,9 @@ from acpserver.validate.findings import (
     AGENT,
     CLIENT,
     ERROR,
-    INFO,
     MAX_EXCERPT,
     MAX_TEXT,
+    REMARK,
     WARNING,
     Entry,
     Finding,
@@ -167,7 +167,7 @@ class Validator:
             yield Breach("method", call.side, "id", f"{call.method} is a notification and has no id", ERROR)
         elif self._judge.is_experimental(known):
             yield Breach(
-                "unstable", call.side, "method", f"{call.method} is not in the stable protocol", INFO
+                "unstable", call.side, "method", f"{call.method} is not in the stable protocol", REMARK
             )
 
     def _answer(self, entry: Entry, mark: Mark, opened: Envelope) -> Iterator[Breach]:

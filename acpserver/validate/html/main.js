@@ -150,13 +150,12 @@ function fillHead() {
   if (timed.length > 1) facts.push(duration(secondsBetween(timed[0], timed[timed.length - 1])));
   facts.push(plural(count("turn"), "turn"), plural(count("tool"), "tool call"));
   find("facts").textContent = facts.join(" · ");
-  for (const level of ["error", "warning", "info"]) {
+  for (const level of ["error", "warning", "remark"]) {
     const found = faults.filter((fault) => fault.level === level);
     if (!found.length) continue;
-    const word = level === "info" ? "remark" : level;
-    const chip = make("button", `chip ${level}`, plural(found.length, word));
+    const chip = make("button", `chip ${level}`, plural(found.length, level));
     chip.type = "button";
-    chip.title = `To the first ${word}`;
+    chip.title = `To the first ${level}`;
     chip.addEventListener("click", () => {
       const first = found.find((fault) => fault.row !== null);
       goTo(first ? first.row : null);

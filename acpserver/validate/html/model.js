@@ -4,9 +4,9 @@
 
 const MOST_LANES = 8; // bars side by side; what needs more is not drawn
 const WITHOUT_CHUNKS = "-chunks"; // a choice of the method filter; faulty chunks stay
-const RANK = { "": 0, info: 1, warning: 2, error: 3 };
+const RANK = { "": 0, remark: 1, warning: 2, error: 3 };
 
-/** Errors and warnings are faults; an "info" is a remark. */
+/** Errors and warnings are faults, remarks are none. */
 function isFault(level) {
   return RANK[level] >= RANK.warning;
 }

@@ -145,12 +145,12 @@ class TimelineView {
     row.append(make("span", "line", message.line), make("span", "time", time), gap);
     const words = wordsOf(message);
     if (message.session && this.sessions.length > 1) words.unshift(this.sessionOf(message));
-    const remark = remarkOf(message);
+    const beside = besideOf(message);
     const isClient = message.side === "client";
-    const client = make("span", isClient ? "client words" : "client remark");
-    const agent = make("span", isClient ? "agent remark" : "agent words");
-    client.append(...(isClient ? words : remark));
-    agent.append(...(isClient ? remark : words));
+    const client = make("span", isClient ? "client words" : "client beside");
+    const agent = make("span", isClient ? "agent beside" : "agent words");
+    client.append(...(isClient ? words : beside));
+    agent.append(...(isClient ? beside : words));
     row.append(client, stripOf(message, this.session), agent);
     this.rows.append(row);
     this.built.set(position, row);
@@ -226,7 +226,7 @@ function wordsOf(message) {
 }
 
 /** What is wrong with a message, for the free column of its row. */
-function remarkOf(message) {
+function besideOf(message) {
   const [fault] = message.faults;
   if (!fault) return [];
   const parts = [make("b", `rule ${fault.level}`, fault.rule)];
