@@ -177,12 +177,13 @@ class TurnUpdates:
         self._notices = notices
         self._last: _TextLine | None = None
 
-    def send(self, update: Update) -> None:
-        """Send any update."""
+    def send(self, update: Update, checked: bool = False) -> None:
+        """Send any update; `checked` as in `Connection.notify`."""
         self._connection.wait_for_room(self._cancel)
         with self._story:
             self._last = None
-            self._connection.notify("session/update", {"sessionId": self._session_id, "update": update})
+            params: Update = {"sessionId": self._session_id, "update": update}
+            self._connection.notify("session/update", params, checked)
 
     def break_text(self) -> None:
         """Let text that follows begin a new line, behind what has been queued meanwhile."""

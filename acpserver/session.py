@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from acpserver import records
 from acpserver.cancel import CancelFlag
 from acpserver.config_file import Permissions
+from acpserver.conversation import Conversation, add_up
 from acpserver.llm.types import ToolCall
 from acpserver.mcp import McpServers
-from acpserver.records import Conversation, Record
+from acpserver.records import Record
 from acpserver.rpc.call import Call
 from acpserver.session_file import SessionFile
 
@@ -114,16 +115,12 @@ class Session:
         return self._conversation is not None or self._kept_options is not None
 
     def records(self) -> list[Record | None]:
-        """All records as they are now, None for each damaged line; the conversation follows them.
+        """All records as they are now, None for each that is left out; the conversation follows them.
 
         Raises `StoreError` when the file cannot be read.
         """
         with self.story:
-            found = self.file.read()
-            conversation = Conversation()
-            for record in found:
-                conversation.add(record)
-            self._conversation = conversation
+            self._conversation, found = add_up(self.file.read())
             return found
 
     def refresh(self) -> None:

@@ -11,12 +11,12 @@ from acpserver.agent import translate
 from acpserver.agent.replay import replay
 from acpserver.client import Client, Update
 from acpserver.config_file import Permissions
+from acpserver.conversation import Conversation
 from acpserver.errors import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from acpserver.llm.providers import Models
 from acpserver.mcp import McpServers
 from acpserver.options import session_state
 from acpserver.processes import Children
-from acpserver.records import Conversation
 from acpserver.rpc.call import Call
 from acpserver.session import Session
 from acpserver.sessions import Sessions
@@ -72,7 +72,7 @@ class SessionMethods:
             for update in _told(session):
                 if call.cancel.is_set():
                     raise RpcError(REQUEST_CANCELLED)
-                updates.send(update)
+                updates.send(update, checked=True)
             self._answer(call, session, {})
 
     def resume(self, call: Call) -> None:

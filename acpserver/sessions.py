@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from acpserver import records
+from acpserver.conversation import Conversation, add_up
 from acpserver.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
-from acpserver.records import Conversation, Record
+from acpserver.records import Record
 from acpserver.session import Session
 from acpserver.session_file import SessionFile
 from acpserver.store import Entry, Store, read_head, same_folder
@@ -83,10 +84,9 @@ class Sessions:
         Raises `RpcError` -32002 when there is no such session or message, -32602 for another folder.
         """
         active = self.peek(session_id)
-        source = active.records() if active else self._find(session_id, by_prefix=False).read()
-        first = Conversation()
-        first.add(source[0] if source else None)
-        _need_folder(first.cwd, cwd)
+        stored = active.records() if active else self._find(session_id, by_prefix=False).read()
+        conversation, source = add_up(stored)
+        _need_folder(conversation.cwd, cwd)
         new = new_id()
         origin: Record = {"sessionId": session_id}
         if message_id:

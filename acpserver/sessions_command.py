@@ -15,8 +15,9 @@ from typing import Any
 from acpserver.agent import translate
 from acpserver.agent.replay import replay
 from acpserver.config import Config
+from acpserver.conversation import Conversation, add_up
 from acpserver.errors import RESOURCE_NOT_FOUND, RpcError
-from acpserver.records import Conversation, Record
+from acpserver.records import Record
 from acpserver.sessions import Sessions
 from acpserver.store import Store
 
@@ -51,10 +52,7 @@ def _lines(store: Store, action: str, session: str, form: str) -> Iterable[str]:
     if action == "delete":
         file.delete()
         return [f"deleted {session_id}"]
-    found = file.read()
-    conversation = Conversation()
-    for record in found:
-        conversation.add(record)
+    conversation, found = add_up(file.read())
     if action == "show":
         return [*_facts(session_id, file.path, conversation), "", *markdown(found)]
     changed = os.stat(file.path).st_mtime

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 
 from acpserver import jsontext
-from acpserver.records import Conversation
+from acpserver.conversation import Conversation
 from acpserver.session_file import parse_lines
 from tests.fakes.llm_answers import Answer, Reply, text, thought, tool_call
 from tests.fakes.llm_server import FakeLlm, Request

@@ -41,6 +41,7 @@ ROOMS = """
     llm.types
     prompts
     records
+    conversation
     llm.sse
     llm.chunked
     llm.server_words

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from acpserver import records
 from acpserver.agent.replay import replay
+from acpserver.conversation import Conversation, add_up, has_long_results, title_of
 from acpserver.llm.openai import OpenAi
 from acpserver.llm.types import (
     Endpoint,
@@ -23,7 +24,7 @@ from acpserver.llm.types import (
     ToolResult,
     Usage,
 )
-from acpserver.records import Conversation, Record
+from acpserver.records import Record
 from acpserver.rpc import schema
 from tests.fakes.openai_rules import violations
 
@@ -146,18 +147,20 @@ def test_a_failed_turn_takes_its_prompt_back_and_only_that() -> None:
 
 def test_trimmed_shortens_what_came_before() -> None:
     long = ToolResult("c1", "bash", "a" * 5_000 + "z" * 5_000)
-    conversation = sum_of(records.result(long, {}), records.trimmed(), records.result(long, {}))
+    called = [records.call("c1", {}), records.call("c2", {})]
+    later = long._replace(call_id="c2")
+    conversation = sum_of(*called, records.result(long, {}), records.trimmed(), records.result(later, {}))
     before, after = conversation.messages[0].parts
     assert isinstance(before, ToolResult) and isinstance(after, ToolResult)
     assert len(before.text) < 2_100 and before.text[:9] == "a" * 9 and before.text[-9:] == "z" * 9
     assert after.text == long.text
-    assert records.has_long_results(conversation.messages)
-    assert not records.has_long_results(sum_of(records.result(long, {}), records.trimmed()).messages)
+    assert has_long_results(conversation.messages)
+    assert not has_long_results(sum_of(*called, records.result(long, {}), records.trimmed()).messages)
 
 
 @pytest.mark.parametrize("text", ["", "   \n ", "x" * 79, "x" * 80, "x" * 81, "é" * 500])
 def test_titles_are_one_short_line(text: str) -> None:
-    title = records.title_of(Message("user", (Text(text),)))
+    title = title_of(Message("user", (Text(text),)))
     assert len(title) <= 80 and "\n" not in title
     assert title == (text.strip() if len(text) <= 80 else text[:79] + "…")
 
@@ -205,6 +208,24 @@ def test_a_call_id_is_used_once() -> None:
         assert (len(conversation.messages), conversation.damaged, conversation.usage) == (1, 1, Usage(1, 1))
 
 
+OUT_OF_PLACE: dict[str, list[Record]] = {
+    "a result of no call": [records.result(RESULT._replace(call_id="c9"), {})],
+    "a second result": [records.result(RESULT, {}), records.result(RESULT, {})],
+    "a call that was shown": [records.call("c1", {}), records.call("c1", {})],
+    "a result behind the next prompt": [records.user("m", prompt("x")), records.result(RESULT, {})],
+    "a plan with wrong entries": [records.plan([{"content": 7}])],
+}
+
+
+@pytest.mark.parametrize("found", OUT_OF_PLACE.values(), ids=OUT_OF_PLACE)
+def test_what_is_out_of_place_is_left_out_and_counted(found: list[Record]) -> None:
+    """For the model, for a replay and for what the user is told of damage."""
+    before = [records.user("m", prompt("x")), records.assistant([CALL], [], None, True)]
+    conversation, taken = add_up([*before, *found])
+    assert (conversation.damaged, taken) == (1, [*before, *found[:-1], None])
+    assert conversation.messages == add_up(taken[:-1])[0].messages
+
+
 def test_what_was_reported_is_counted() -> None:
     conversation = sum_of(None, None, records.reported(2), None)
     assert (conversation.damaged, conversation.reported) == (3, 2)
@@ -239,9 +260,9 @@ def test_every_history_is_one_that_a_model_takes(found: list[Any]) -> None:
 
 @given(st.lists(any_record, max_size=12))
 def test_every_history_can_be_told(found: list[Any]) -> None:
-    """Each call begins once and ends once, and every update fits the schema."""
+    """Each call begins once and ends once, every update fits the schema, and nothing is lost in silence."""
     open_calls: set[object] = set()
-    for update in replay(json.loads(json.dumps(found)), running=False):
+    for update in replay(add_up(json.loads(json.dumps(found)))[1], running=False):
         assert schema.check_params("session/update", {"sessionId": "s", "update": update}) == []
         if update["sessionUpdate"] == "tool_call":
             assert update["toolCallId"] not in open_calls

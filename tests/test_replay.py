@@ -9,6 +9,7 @@ import pytest
 
 from acpserver import jsontext, records
 from acpserver.agent.replay import replay
+from acpserver.conversation import add_up
 from acpserver.llm.types import Opaque, Part, Text, Thought, ToolCall, ToolResult
 from acpserver.records import Record
 from acpserver.rpc import schema
@@ -22,7 +23,7 @@ ENDED = records.result(ToolResult("c1", "bash", "out"), {"rawOutput": {"exitCode
 
 def told(*found: Record | None, running: bool = False) -> list[dict[str, Any]]:
     """The updates; each fits the schema and the line that some clients can read."""
-    updates = list(replay(found, running))
+    updates = list(replay(add_up(found)[1], running))
     for update in updates:
         assert schema.check_params("session/update", {"sessionId": "s", "update": update}) == []
         assert len(jsontext.dumps(update)) < LONGEST_LINE - 200
@@ -77,7 +78,7 @@ def test_a_call_of_a_running_turn_stays_open() -> None:
 
 
 def test_results_and_calls_that_fit_nothing() -> None:
-    assert told(ENDED) == []
+    assert told(ENDED) == told({"type": "plan", "entries": "none"}) == []
     assert [u["status"] for u in told(BEGUN, BEGUN, ENDED, ENDED)] == ["pending", "completed"]
 
 
@@ -91,20 +92,34 @@ def test_damage_hides_only_itself() -> None:
     assert told(*mixed) == told(ANSWER, BEGUN, ENDED)
 
 
-WRONG_TYPES: list[Any] = [
-    {"type": "call", "id": "x", "shown": {"title": 7, "kind": "execute"}},
-    {"type": "call", "id": "x", "shown": {"title": "t", "content": [{"type": "content", "content": 7}]}},
-    {"type": "call", "id": "x", "shown": {"kind": "execute"}},
-    {"type": "plan", "entries": [{"content": 7, "priority": "low", "status": "pending"}]},
-    {"type": "plan", "entries": "none"},
-    {"type": "user", "messageId": "m", "prompt": [{"type": "image", "data": 7}]},
-    {"type": "user", "messageId": "m", "prompt": [{"type": "text", "text": "a", "annotations": 7}]},
+WRONG_SHOWN: list[Any] = [
+    {"title": 7, "kind": "execute"},
+    {"title": "t", "content": [{"type": "content", "content": 7}]},
+    {"kind": "execute"},
 ]
 
 
-@pytest.mark.parametrize("record", WRONG_TYPES, ids=str)
-def test_what_fits_no_schema_any_more_is_left_out(record: Record) -> None:
-    assert told(record, ANSWER, BEGUN, ENDED) == told(ANSWER, BEGUN, ENDED)
+@pytest.mark.parametrize("shown", WRONG_SHOWN, ids=str)
+def test_a_call_whose_display_is_damaged_is_told_by_its_name(shown: dict[str, object]) -> None:
+    begun = told(ANSWER, BEGUN | {"shown": shown}, ENDED)[1]
+    assert (begun["title"], begun["kind"], begun["rawInput"]) == ("bash", "other", {"command": "ls"})
+    assert told(ANSWER, ENDED)[1:] == [begun, told(ANSWER, BEGUN, ENDED)[-1]]  # also when its record is lost
+
+
+WRONG_BLOCKS: list[Any] = [
+    ({"type": "image", "data": 7}, "[image: unknown type]"),
+    ({"type": "text", "text": "a", "annotations": 7}, "a"),
+    ({"type": "from the future"}, "[from the future: unknown type]"),
+]
+
+
+@pytest.mark.parametrize(("block", "text"), WRONG_BLOCKS, ids=str)
+def test_a_prompt_that_is_damaged_is_told_as_the_model_reads_it(block: dict[str, Any], text: str) -> None:
+    updates = told(records.user("u", [{"type": "text", "text": "see "}, block]))
+    assert [u["content"]["text"] for u in updates] == ["see ", text]
+    assert [u["messageId"] for u in updates] == ["u", "u"]
+    (unnamed,) = told({"type": "user", "prompt": [{"type": "text", "text": "x"}]})
+    assert unnamed["messageId"]
 
 
 def test_a_result_whose_display_is_damaged_is_told_by_its_text() -> None:

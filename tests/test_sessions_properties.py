@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from acpserver.records import Conversation
+from acpserver.conversation import Conversation
 from acpserver.session_file import parse_lines
 from tests.fakes.editor import Editor, Turn
 from tests.story import story

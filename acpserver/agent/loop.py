@@ -19,6 +19,7 @@ from acpserver.agent.replay import replay
 from acpserver.agent.toolcalls import ToolRunner
 from acpserver.client import Client, TurnUpdates, Update
 from acpserver.config import Config
+from acpserver.conversation import has_long_results
 from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.providers import Models
 from acpserver.llm.types import (
@@ -142,7 +143,7 @@ class TurnLoop:
             return self._stream()
         except ProviderError as error:
             came = self._messages[-1].role == "assistant"
-            if error.kind != "context" or came or not records.has_long_results(self._messages):
+            if error.kind != "context" or came or not has_long_results(self._messages):
                 raise
         self.session.note(records.trimmed())
         self._updates.remark("The conversation no longer fits the model; older tool output was shortened.")

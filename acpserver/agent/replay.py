@@ -1,12 +1,14 @@
 """The records of a session as the updates that first told them. Pure.
 
-Used by session/load. Whatever a crash left open is closed here: a call without a result ends as failed.
+Used by session/load. The records are those that a `Conversation` took, and each of them is told: where its
+display is damaged, by what the model reads. A call that a crash left without a result ends here, as failed.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from acpserver import jsontext
 from acpserver.agent import translate
@@ -20,14 +22,12 @@ from acpserver.tools.content import SHOWN, shorten
 
 
 def replay(records: Iterable[Record | None], running: bool) -> Iterator[Update]:
-    """Each update in its first order. `running`: a turn goes on, so its open call is not closed here."""
+    """Each update in its first order; all fit the schema. `running`: a turn goes on, so its open call is not
+    closed here."""
     story = _Story()
     for record in records:
         if record is not None:
-            try:
-                yield from story.tell(record)
-            except (KeyError, TypeError, ValueError, AttributeError):
-                continue  # damaged: the rest is told all the same
+            yield from story.tell(record)
     if not running:
         yield from story.close()
 
@@ -37,26 +37,23 @@ class _Story:
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
-        self._told: set[str] = set()
         self._open: set[str] = set()
 
     def tell(self, record: Record) -> Iterator[Update]:
         """The updates of one record."""
         kind = record["type"]
-        if kind in ("user", "assistant"):
-            message = _prompt(record) if kind == "user" else self._answer(record)  # raises before a call ends
+        if kind == "user":
             yield from self.close()
-            yield from message
-        elif kind == "call" and record["id"] not in self._told:
-            call_id = str(record["id"])
-            call = self._calls.get(call_id) or ToolCall(call_id, "", {})
-            yield _checked(translate.tool_call(call, record["shown"]))  # type: ignore[arg-type]
-            self._told.add(call_id)
-            self._open.add(call_id)
+            yield from _prompt(record)
+        elif kind == "assistant":
+            yield from self.close()
+            yield from self._answer(record)
+        elif kind == "call":
+            yield self._call(str(record["id"]), record.get("shown"))
         elif kind == "result":
             yield from self._result(record)
         elif kind == "plan":
-            yield _checked(translate.plan(record["entries"]))  # type: ignore[arg-type]
+            yield translate.plan(record["entries"])  # type: ignore[arg-type]
 
     def close(self) -> Iterator[Update]:
         """End the calls that have no result."""
@@ -64,53 +61,61 @@ class _Story:
             yield translate.tool_ended(ToolResult(call_id, "", NO_RESULT, is_error=True), {})
         self._open.clear()
 
-    def _answer(self, record: Record) -> list[Update]:
-        ids = iter(record["messageIds"])  # type: ignore[call-overload]
-        parts = list(map(part_of, record["parts"]))  # type: ignore[call-overload]
-        updates = []
-        for part in parts:
+    def _answer(self, record: Record) -> Iterator[Update]:
+        found = record.get("messageIds")
+        ids = iter(found if isinstance(found, list) else [])
+        for part in map(part_of, record["parts"]):  # type: ignore[call-overload]
             if isinstance(part, (Text, Thought)):
                 tag = "agent_message_chunk" if isinstance(part, Text) else "agent_thought_chunk"
                 message_id = str(next(ids, None) or uuid.uuid4())
-                updates += [translate.text_chunk(tag, message_id, piece) for piece in split_text(part.text)]
-        self._calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
-        return updates
+                for piece in split_text(part.text):
+                    yield translate.text_chunk(tag, message_id, piece)
+            elif isinstance(part, ToolCall):
+                self._calls[part.id] = part
+
+    def _call(self, call_id: str, shown: object) -> Update:
+        call = self._calls.get(call_id) or ToolCall(call_id, "", {})
+        self._open.add(call_id)
+        plain = translate.tool_call(call, translate.call_shown(call, None, None))
+        return _fitting(partial(translate.tool_call, call), shown, plain)
 
     def _result(self, record: Record) -> Iterator[Update]:
         answer = result_of(record)
-        if answer.call_id in self._open:
-            ended = translate.tool_ended(answer, record["shown"])  # type: ignore[arg-type]
-            yield ended if _fits(ended) else translate.tool_ended(answer, {})
-            self._open.remove(answer.call_id)
+        if answer.call_id not in self._open:  # the record of the call is lost
+            yield self._call(answer.call_id, None)
+        yield _fitting(
+            partial(translate.tool_ended, answer), record.get("shown"), translate.tool_ended(answer, {})
+        )
+        self._open.remove(answer.call_id)
 
 
-def _checked(update: Update) -> Update:
-    """The same update. Raises `ValueError` when it does not fit the schema: what a file holds may be damaged
-    in a way that leaves it readable."""
-    if not _fits(update):
-        raise ValueError("damaged")
-    return update
+def _fitting(make: Callable[[Update], Update], shown: object, plain: Update) -> Update:
+    """The update as the file says that it was shown; the plain one where that is damaged, yet readable."""
+    update = make(shown) if isinstance(shown, dict) else plain
+    return update if _fits(update) else plain
 
 
 def _fits(update: Update) -> bool:
     return not check_params("session/update", {"sessionId": "", "update": update})
 
 
-def _prompt(record: Record) -> list[Update]:
-    message_id = str(record["messageId"])
-    updates = [
-        translate.content_chunk("user_message_chunk", message_id, piece)
-        for block in record["prompt"]  # type: ignore[attr-defined]
-        for piece in _pieces(block)
-    ]
-    return list(map(_checked, updates))
+def _prompt(record: Record) -> Iterator[Update]:
+    message_id = str(record.get("messageId") or uuid.uuid4())
+    for block in record["prompt"]:  # type: ignore[attr-defined]
+        for piece in _pieces(block):
+            update = translate.content_chunk("user_message_chunk", message_id, piece)
+            if _fits(update):
+                yield update
+            else:
+                for text in split_text(user_message([block]).text):
+                    yield translate.text_chunk("user_message_chunk", message_id, text)
 
 
 def _pieces(block: Update) -> Iterator[Update]:
     """A block of a prompt as one or more that keep a line short enough for every client. A large one that
     is no text becomes the text that the model was given."""
     if block.get("type") == "text":
-        for piece in split_text(str(block["text"])):
+        for piece in split_text(str(block.get("text", ""))):
             yield {**block, "text": piece}
     elif len(jsontext.dumps(block)) <= SHOWN:
         yield block

@@ -44,8 +44,7 @@ class OutgoingFault(AcpError):
 class _Pending:
     """A request of ours that waits for its answer."""
 
-    def __init__(self, method: str):
-        self.method = method
+    def __init__(self) -> None:
         self.done = threading.Event()
         self.response: Response | None = None
         self.late: Late | None = None  # set when nobody waits any more
@@ -179,7 +178,7 @@ class Connection:
         """
         flag = cancel or CancelFlag()
         flag.check()
-        self._check_out(self._rules.check_params(method, params), method)
+        self._check_out(method, params)
         request_id, pending = self._send_request(method, params)
         with flag.waking(pending.done.set):
             answered = pending.done.wait(timeout)
@@ -201,17 +200,18 @@ class Connection:
 
     def post(self, method: str, params: dict[str, object]) -> None:
         """Send a request whose answer does not matter. Never waits. Raises `ConnectionClosed`."""
-        self._check_out(self._rules.check_params(method, params), method)
+        self._check_out(method, params)
         self._send_request(method, params)
 
-    def notify(self, method: str, params: dict[str, object]) -> None:
-        """Send a notification. Never waits."""
-        self._check_out(self._rules.check_params(method, params), method)
+    def notify(self, method: str, params: dict[str, object], checked: bool = False) -> None:
+        """Send a notification; `checked` says that the caller knows that it fits. Never waits."""
+        if not checked:
+            self._check_out(method, params)
         self._writer.put(message.encode(message.notification(method, params)))
 
     def put_growing(self, line: Growing, method: str, params: dict[str, object]) -> None:
         """Queue a line that may grow while it waits; `params` is what it would say if it did not."""
-        self._check_out(self._rules.check_params(method, params), method)
+        self._check_out(method, params)
         self._writer.put(line)
 
     def extend(self, line: Growing, text: str) -> bool:
@@ -225,8 +225,7 @@ class Connection:
     def _send_request(self, method: str, params: dict[str, object]) -> tuple[int, _Pending]:
         """Send a request; its id. It becomes pending last: one that is no JSON leaves nothing behind."""
         request_id = next(self._ids)
-        line = message.encode(message.request(request_id, method, params))
-        pending = _Pending(method)
+        line, pending = message.encode(message.request(request_id, method, params)), _Pending()
         with self._pending_lock:
             if self._closed:
                 raise ConnectionClosed(f"{method}: the other side is gone")
@@ -285,7 +284,8 @@ class Connection:
         self._log_faults(schema.check_error(wire["error"]), "error answer")
         self._writer.put(message.encode(wire))
 
-    def _check_out(self, faults: list[schema.Fault], method: str) -> None:
+    def _check_out(self, method: str, params: dict[str, object]) -> None:
+        faults = self._rules.check_params(method, params)
         self._log_faults(faults, method)
         if faults and self._strict:
             raise OutgoingFault(f"{method}: {schema.describe(faults)}")
