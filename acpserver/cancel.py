@@ -21,7 +21,7 @@ class CancelFlag:
 
     def __init__(self) -> None:
         self.event = threading.Event()
-        """Set when cancelled; for libraries that want a `threading.Event` (tenacity)."""
+        """Set when cancelled."""
         self.reason = ""
         """Why it was set, for logs: "session/cancel", "timeout", "end of input", ..."""
         self._wakers_lock = threading.Lock()  # guards _wakers; no waker runs under it

@@ -6,6 +6,7 @@ The reader thread runs the handlers that only touch memory; slow ones go to the 
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -130,9 +131,13 @@ class Server:
 
     def _warm_up(self) -> None:
         """Load what the first prompt needs while the user is still writing it."""
-        session_file.warm_up()
-        if self.models.default != OFFLINE:
-            http.warm_up()
+        gc.disable()  # as in `__main__`: looking for garbage takes 4 ms, and a prompt may wait
+        try:
+            session_file.warm_up()
+            if self.models.default != OFFLINE:
+                http.warm_up()
+        finally:
+            gc.enable()
 
     def _opened(self, session: Session, shown: list[tuple[str, str]]) -> None:
         """The client knows the session now: tell it of models that have come since, and look for more."""

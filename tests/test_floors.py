@@ -197,13 +197,15 @@ LAZY_IMPORTS = {
     ("rpc.checker", "jsonschema"),
     ("tools.web", "acpserver.tools.webpage"),
     ("session_file", "filelock"),
+    ("llm.retry", "tenacity"),
     ("store", "hashlib"),
     ("model_lists", "hashlib"),
     ("cli", "acpserver"),
     ("validate.door", "acpserver.validate"),
 }
 """(room, module): `requests`, behind two doors, `jsonschema` and `filelock` cost more than the rest of the
-start together, so they wait until they are needed; so does all of `acp-validate` that `run` does not use."""
+start together, so they wait until they are needed, and `tenacity` until a call has failed; so does all of
+`acp-validate` that `run` does not use."""
 
 MODULE_LINES = 300
 FUNCTION_LINES = 60

@@ -41,11 +41,11 @@ def test_a_policy_comes_from_the_endpoint() -> None:
     assert (policy.attempts, policy.total) == (3, 9.0)
 
 
-def failing(policy: Policy, cancel: CancelFlag, error: Exception) -> tuple[int, list[float]]:
+def failing(policy: Policy, cancel: CancelFlag, error: ProviderError) -> tuple[int, list[float]]:
     """How often a call that always fails is made, and the waits in between."""
-    count, waits = 0, []
+    count, waits = 1, []
     with pytest.raises(type(error)):
-        for attempt in policy.retrying(cancel):
+        for attempt in policy.retrying(error, policy.clock(), cancel):
             if wait := attempt.retry_state.upcoming_sleep:
                 waits.append(wait)
             with attempt:
@@ -67,7 +67,6 @@ def test_waits_double_and_jitter_adds_up_to_as_much_again() -> None:
 def test_what_cannot_succeed_later_is_not_repeated() -> None:
     refused = ProviderError("x", kind="request", retryable=False)
     assert failing(Policy(), CancelFlag(), refused) == (1, [])
-    assert failing(Policy(), CancelFlag(), KeyError("a bug")) == (1, [])
 
 
 def test_an_error_may_be_worth_few_attempts() -> None:
@@ -87,6 +86,13 @@ def test_no_wait_begins_that_would_end_too_late() -> None:
     assert failing(Policy(total=0.4, chance=lambda: 0.0), CancelFlag(), PASSING) == (1, [])
     asks = ProviderError("x", kind="rate_limit", retryable=True, retry_after=61.0)
     assert failing(Policy(total=60.0), CancelFlag(), asks) == (1, [])
+
+
+def test_the_time_of_the_first_attempt_counts() -> None:
+    policy = Policy(total=5.0, chance=lambda: 0.0, clock=lambda: 105.0)
+    with pytest.raises(ProviderError):
+        policy.retrying(PASSING, 100.0, CancelFlag()).__next__()
+    assert next(policy.retrying(PASSING, 101.0, CancelFlag())).retry_state.upcoming_sleep == 0.5
 
 
 def test_even_a_policy_of_no_attempts_makes_one() -> None:

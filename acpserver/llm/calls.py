@@ -3,14 +3,15 @@
 Entered by the turns' threads, many at once; each call's state lives in its own generators. Cancelling wakes
 every wait in here. It never looks into a body itself: that is the dialect's business.
 
-Imports `requests` and `tenacity`, which are slow to load: only `llm/http.py` imports this room, late.
+Imports `requests`, which is slow to load: only `llm/http.py` imports this room, late.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -41,6 +42,7 @@ from acpserver.llm.wire import Dialect, HttpRequest, Parser, join_url
 log = logging.getLogger(__name__)
 
 Fact = TypeVar("Fact")
+Batches = Iterator[list[Event]]  # events that arrived together are one list
 
 _MAX_STREAM = 256 * 1024 * 1024  # bytes of one streamed answer
 _LAST = 5.0  # seconds without a byte between the finish reason and what follows it (usage, end mark)
@@ -65,35 +67,35 @@ class Caller:
         """The events of one answer. Raises `ProviderError` and `Cancelled`."""
         cancel.check()
         request = request._replace(learned=self._learned.get(request.model, frozenset()))
-        batches: Iterator[list[Event]] = iter(())
-        first: list[Event] = []
-        failure = ""
-        started = self._policy.clock()
         try:
-            for attempt in self._policy.retrying(cancel):
-                if (wait := attempt.retry_state.upcoming_sleep) > 0:
-                    yield Waiting(wait, failure)
-                    self._policy.sleep(cancel, wait)
-                with attempt:
-                    endpoint = self._endpoint if not failure else self._hurried(started)
-                    try:
-                        first, batches = self._begin(endpoint, request, cancel)
-                    except Fault as error:
-                        failure = error.brief
-                        tried = attempt.retry_state.attempt_number
-                        log.debug("attempt %d failed: %s, HTTP status %d", tried, error.kind, error.status)
-                        raise
-            yield from first
+            batches = yield from self._attempts(request, cancel)
             for batch in batches:
                 yield from batch
         except ProviderError:
             cancel.check()  # a call that failed while it was being cancelled was cancelled
             raise
 
-    def _begin(
-        self, endpoint: Endpoint, request: ModelRequest, cancel: CancelFlag
-    ) -> tuple[list[Event], Iterator[list[Event]]]:
-        """The events up to the first visible one, after which nothing is repeated, and the batches behind it.
+    def _attempts(self, request: ModelRequest, cancel: CancelFlag) -> Generator[Event, None, Batches]:
+        """The batches of the first attempt that has something to show. The waits before it are the events."""
+        began = self._policy.clock()
+        try:
+            return self._begin(self._endpoint, request, cancel)
+        except Fault as error:
+            failed = _logged(error, 1)
+        for attempt in self._policy.retrying(failed, began, cancel):
+            if (wait := attempt.retry_state.upcoming_sleep) > 0:
+                yield Waiting(wait, failed.brief)
+                self._policy.sleep(cancel, wait)
+            with attempt:
+                try:
+                    return self._begin(self._hurried(began), request, cancel)
+                except Fault as error:
+                    failed = _logged(error, attempt.retry_state.attempt_number)
+                    raise
+        raise failed  # not reached: tenacity has raised it
+
+    def _begin(self, endpoint: Endpoint, request: ModelRequest, cancel: CancelFlag) -> Batches:
+        """The batches of an answer, once something is there to show; from then on nothing is repeated.
 
         What is refused for its form is asked at once in another form. The one that is taken is remembered for
         the model, since one gateway may stand before servers of several kinds; but not what only helps a
@@ -101,9 +103,8 @@ class Caller:
         """
         prepared = self._dialect.chat(endpoint, request)
         while True:
-            batches = self._batches(endpoint, prepared, request, cancel)
             try:
-                first = _visible(batches)
+                batches = _shown(self._batches(endpoint, prepared, request, cancel))
             except Fault as error:
                 again = self._other_form(endpoint, prepared, request, error)
                 if again is None:
@@ -112,7 +113,7 @@ class Caller:
             else:
                 if NO_REASONING not in request.learned:
                     self._learned[request.model] = request.learned
-                return first, batches
+                return batches
 
     def _other_form(
         self, endpoint: Endpoint, prepared: HttpRequest, request: ModelRequest, error: Fault
@@ -189,8 +190,8 @@ class Caller:
 
     def _batches(
         self, endpoint: Endpoint, prepared: HttpRequest, request: ModelRequest, cancel: CancelFlag
-    ) -> Iterator[list[Event]]:
-        """The events of one attempt, those that arrived together in one list; no list is empty."""
+    ) -> Batches:
+        """The events of one attempt; no list is empty."""
         parser = self._dialect.parser(self._endpoint, request, self._faults)
         with self._exchange(endpoint, prepared, cancel) as response:
             block = read_block(response, cancel)
@@ -209,7 +210,7 @@ class Caller:
 
     def _streamed(
         self, endpoint: Endpoint, response: Response, block: bytes, parser: Parser, cancel: CancelFlag
-    ) -> Iterator[list[Event]]:
+    ) -> Batches:
         """The events of a stream that begins with `block`, without those of its end."""
         decoder = self._dialect.decoder()
         size = 0
@@ -239,12 +240,17 @@ class Caller:
                 return  # only usage and the end mark are lost
 
 
-def _visible(batches: Iterator[list[Event]]) -> list[Event]:
-    """The events up to the first that a user can see, or that ends the answer."""
+def _logged(error: Fault, tried: int) -> Fault:
+    log.debug("attempt %d failed: %s, HTTP status %d", tried, error.kind, error.status)
+    return error
+
+
+def _shown(batches: Batches) -> Batches:
+    """The same batches, once an event is there that a user can see or that ends the answer."""
     events: list[Event] = []
     while not events or all(isinstance(event, Opaque) for event in events):
         events += next(batches)
-    return events
+    return itertools.chain([events], batches)
 
 
 def _dialect(name: str) -> Dialect:
