@@ -419,6 +419,62 @@ def test_what_vendors_say(
     assert words in str(found)
 
 
+# What servers say of a conversation that is too long: after their documentation and their users' reports.
+TOO_LONG = {
+    "vLLM": "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens",
+    "vLLM, little room": "max_tokens must be at least 1, got -8",
+    "vLLM, tokenized": "The decoder prompt (length 40000) is longer than the maximum model length of 32768.",
+    "vLLM, characters": "You passed 13439 input characters and requested 4096 output tokens. However, the model's "
+    "context length is only 4096 tokens",
+    "SGLang": "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).",
+    "llama.cpp": "request (40030 tokens) exceeds the available context size (8192 tokens), try increasing it",
+    "llama.cpp, full": "Context size has been exceeded.",
+    "LM Studio": "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded "
+    "with context length of only 7866 tokens, which is not enough.",
+    "LM Studio, later": "The number of tokens to keep from the initial prompt is greater than the context length.",
+    "LM Studio, at the end": "Reached context length of 4096 tokens with model (arch: qwen3vlmoe)",
+    "LM Studio, numbers": "Cannot truncate prompt with n_keep (18202) >= n_ctx (8192)",
+    "Ollama": "the input length exceeds the context length",
+    "Ollama, cloud": "prompt too long; exceeded max context length by 512 tokens",
+    "OpenRouter": "This endpoint's maximum context length is 131072 tokens. However, you requested about 138956",
+    "DeepSeek": "This model's maximum context length is 131072 tokens. However, you requested 131134 tokens",
+    "Qwen": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]",
+    "Kimi": "Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)",
+    "Mistral": "Prompt contains 70000 tokens, too large for model with 32768 maximum context length",
+    "Groq": "Please reduce the length of the messages or completion.",
+    "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "MiniMax": "invalid params, context window exceeds limit",
+    "GLM": "Prompt exceeds max length",
+    "Bedrock": "Input is too long for requested model.",
+    "Copilot": "prompt token count of 130000 exceeds the limit of 128000",
+    "LiteLLM": "litellm.ContextWindowExceededError: litellm.BadRequestError: no more words",
+}
+OTHER_LIMITS = {
+    "answer": "max_tokens is too large: 99999. This model supports at most 16384 completion tokens",
+    "range": "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+    "name": "String should have at most 64 characters",
+    "images": "Too many images: at most 100 per request",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("said", TOO_LONG)
+@pytest.mark.parametrize("code", [400, 500, 0])
+def test_a_conversation_that_is_too_long_is_told_as_such(dialect: str, said: str, code: int) -> None:
+    """Some servers say it with 500, or inside an answer that has begun."""
+    faults = Faults(Endpoint("https://host/v1", dialect, KEY))
+    body = WIRES[dialect].error(code or 400, TOO_LONG[said])
+    found = faults.response(code, json.dumps(body).encode()) if code else faults.in_answer(body)
+    assert (found.kind, found.retryable) == ("context", False)
+    assert "too long for this model" in str(found)
+
+
+@pytest.mark.parametrize("said", OTHER_LIMITS)
+def test_other_limits_are_not_taken_for_it(said: str) -> None:
+    body = {"error": {"message": OTHER_LIMITS[said]}}
+    assert Faults(Endpoint("https://host/v1")).response(400, json.dumps(body).encode()).kind == "request"
+
+
 # Secrets
 
 

@@ -222,6 +222,13 @@ def test_where_servers_tell_of_cached_tokens(cached: dict) -> None:
     assert one.end()[0] == Usage(9, 1, cached_tokens=4)
 
 
+def test_usage_that_kimi_tells_in_the_choice() -> None:
+    one = OpenAi().parser(Endpoint("https://host"), ASKED, Faults(Endpoint("https://host")))
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 4}
+    one.feed([Item(json.dumps({"choices": [{"finish_reason": "stop", "usage": usage}]}).encode())])
+    assert one.end()[0] == Usage(9, 1, cached_tokens=4)
+
+
 def test_images() -> None:
     message = Message("user", (Text("what?"), Image("image/png", "AAAA")))
     asked = ASKED._replace(messages=(message,), images=True)

@@ -77,6 +77,8 @@ class OpenAiParser(AnswerParser):
                 self._message(delta)
         elif not self._streamed and isinstance(message := choice.get("message"), dict):
             self._message(message, whole=True)
+        if choice.get("usage"):  # Kimi tells it here
+            self._usage = _usage(choice["usage"]) or self._usage
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
             self._reason = _REASONS.get(reason, "stop")

@@ -35,11 +35,16 @@ class Verdict(NamedTuple):
 _TOO_LONG = (
     r"context_length_exceeded|exceed_context_size|(?:context|sequence) (?:length|size|window|limit)"
     r"|(?:prompt|input) is too long|too many (?:input )?tokens|maximum (?:prompt|input) length"
-    r"|model_max_prompt_tokens"
+    r"|model_max_prompt_tokens|prompt token count of"  # Copilot
     r"|input token count|tokens? (?:count )?exceeds"  # Gemini
     r"|token length too long|exceeded model token limit"  # Kimi
     r"|range of input length"  # Qwen
+    r"|prompt exceeds max length"  # GLM
     r"|reduce the length of the (?:messages|prompt|input)"  # Groq, vLLM
+    r"|maximum model length|max_tokens must be at least 1, got -"  # vLLM
+    r"|exceeds the maximum allowed length"  # SGLang
+    r"|n_keep \(\d+\) >= n_ctx"  # LM Studio
+    r"|ContextWindowExceeded"  # LiteLLM
     r"|request_too_large"  # Anthropic
 )
 _BAD_KEY = (
