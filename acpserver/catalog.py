@@ -13,18 +13,36 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
+class LongPrompt(NamedTuple):
+    """What a whole call costs more when its input is longer than `above` tokens."""
+
+    above: int
+    input: float  # times the price of input, of all three kinds
+    output: float  # times the price of output
+
+
 class Price(NamedTuple):
-    """USD per million tokens. `cached` is for input that the provider had in its cache; None: as the rest."""
+    """USD per million tokens. `cached` is for input that the provider had in its cache, `written` for what it
+    put there; None: as the rest."""
 
     input: float
     output: float
     cached: float | None = None
+    written: float | None = None
+    long: LongPrompt | None = None
 
-    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
-        """What one call costs in USD; `cached_tokens` are part of `input_tokens`."""
+    def cost(
+        self, input_tokens: int, output_tokens: int, cached_tokens: int = 0, written_tokens: int = 0
+    ) -> float:
+        """What one call costs in USD; `cached_tokens` and `written_tokens` are part of `input_tokens`."""
         cached = self.input if self.cached is None else self.cached
-        fresh = max(0, input_tokens - cached_tokens)
-        return (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1e6
+        written = self.input if self.written is None else self.written
+        fresh = max(0, input_tokens - cached_tokens - written_tokens)
+        asked = fresh * self.input + cached_tokens * cached + written_tokens * written
+        answered = output_tokens * self.output
+        if self.long and input_tokens > self.long.above:
+            asked, answered = asked * self.long.input, answered * self.long.output
+        return (asked + answered) / 1e6
 
 
 class ModelInfo(NamedTuple):
@@ -56,6 +74,8 @@ class KnownProvider(NamedTuple):
 
 
 _MILLION = 1_000_000
+_OPENAI_LONG = LongPrompt(272_000, 2, 1.5)
+_GEMINI_PRO = Price(2, 12, 0.2, None, LongPrompt(200_000, 2, 1.5))
 
 KNOWN = (
     KnownProvider(
@@ -66,10 +86,10 @@ KNOWN = (
         ("ANTHROPIC_API_KEY",),
         ("ANTHROPIC_BASE_URL",),
         (
-            ModelInfo("claude-sonnet-5-5", _MILLION, 128_000, Price(2, 10, 0.2), True, True),
-            ModelInfo("claude-opus-5-5", _MILLION, 128_000, Price(4, 20, 0.2), True, True),
-            ModelInfo("claude-sonnet-5", _MILLION, 128_000, Price(2, 10, 0.2), True, True),
-            ModelInfo("claude-haiku-4-5", 200_000, 64_000, Price(1, 5, 0.1), True, True),
+            ModelInfo("claude-sonnet-5-5", _MILLION, 128_000, Price(2, 10, 0.1, 2.5), True, True),
+            ModelInfo("claude-opus-5-5", _MILLION, 128_000, Price(4, 20, 0.2, 5), True, True),
+            ModelInfo("claude-sonnet-5", _MILLION, 128_000, Price(2, 10, 0.2, 2.5), True, True),
+            ModelInfo("claude-haiku-4-5", 200_000, 64_000, Price(1, 5, 0.1, 1.25), True, True),
         ),
         images=True,
         thinking=(
@@ -84,9 +104,9 @@ KNOWN = (
         ("OPENAI_API_KEY",),
         ("OPENAI_BASE_URL",),
         (
-            ModelInfo("gpt-6.2-sol", 1_050_000, 128_000, Price(2, 10, 0.1), True, True),
-            ModelInfo("gpt-5.5", 1_050_000, 128_000, Price(5, 30, 0.5), True, True),
-            ModelInfo("gpt-5.4", 1_050_000, 128_000, Price(2.5, 15, 0.25), True, True),
+            ModelInfo("gpt-6.2-sol", 1_050_000, 128_000, Price(2, 10, 0.1, 2.5, _OPENAI_LONG), True, True),
+            ModelInfo("gpt-5.5", 1_050_000, 128_000, Price(5, 30, 0.5, None, _OPENAI_LONG), True, True),
+            ModelInfo("gpt-5.4", 1_050_000, 128_000, Price(2.5, 15, 0.25, None, _OPENAI_LONG), True, True),
             ModelInfo("gpt-5.4-mini", None, 128_000, Price(0.75, 4.5, 0.075), True, True),
         ),
         images=True,
@@ -107,7 +127,7 @@ KNOWN = (
             # At half price until the end of 2026.
             ModelInfo("gemini-3.8-flash", 1_048_576, 65_536, Price(0.75, 3.75, 0.075), True, True),
             ModelInfo("gemini-3-flash-preview", 1_048_576, 65_536, Price(0.5, 3), True, True),
-            ModelInfo("gemini-3.1-pro-preview", 1_048_576, 65_536, Price(2, 12, 0.2), True, True),
+            ModelInfo("gemini-3.1-pro-preview", 1_048_576, 65_536, _GEMINI_PRO, True, True),
         ),
         images=True,
         thinking=("gemini-2.5", "gemini-3", "gemini-4"),

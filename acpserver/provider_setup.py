@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from acpserver.catalog import KNOWN, KnownProvider, ModelInfo, Price, known, usual_dialect
+from acpserver.catalog import KNOWN, KnownProvider, LongPrompt, ModelInfo, Price, known, usual_dialect
 
 MAIN = "main"
 """The name of the endpoint of the flat settings; its models are called by their bare names."""
@@ -183,14 +183,24 @@ def _given(
 
 def _model(name: str, given: Mapping[str, Any], setup: ProviderSetup) -> ModelInfo:
     before = setup.info(name)
-    price = given.get("price")
     return ModelInfo(
         name,
         given.get("contextWindow", before.context_window),
         given.get("outputLimit", before.output_limit),
-        Price(price["input"], price["output"], price.get("cached")) if price else before.price,
+        _price(given["price"]) if "price" in given else before.price,
         given.get("images", before.images),
         given.get("thinking", before.thinking),
+    )
+
+
+def _price(given: Mapping[str, Any]) -> Price:
+    long = given.get("long")
+    return Price(
+        given["input"],
+        given["output"],
+        given.get("cached"),
+        given.get("written"),
+        LongPrompt(long["above"], long["input"], long["output"]) if long else None,
     )
 
 

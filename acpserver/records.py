@@ -35,7 +35,7 @@ def assistant(
     USD, None when no price is known."""
     record = _answer(parts, ids)
     if usage:
-        record["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.thought_tokens]
+        record["usage"] = list(usage)
     if usage and cost is not None:
         record["cost"] = cost
     if not whole:

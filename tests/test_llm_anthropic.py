@@ -242,8 +242,9 @@ def end(reason: str, **usage: int) -> dict:
 
 
 def test_blocks_become_events_and_reasoning_is_kept_at_its_place() -> None:
+    used = {"input_tokens": 5, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 3}
     found = parse(
-        {"type": "message_start", "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 90}}},
+        {"type": "message_start", "message": {"usage": used}},
         block(0, "thinking", thinking="", signature=""),
         {"type": "ping"},
         delta(0, "thinking_delta", thinking="h"),
@@ -271,7 +272,7 @@ def test_blocks_become_events_and_reasoning_is_kept_at_its_place() -> None:
         Opaque(ME, {"type": "redacted_thinking", "data": "xyz"}),
         TextDelta("Hi"),
         ToolCall("toolu_1", "look", {"n": 1}, '{"n": 1}'),
-        Usage(95, 7, 90),
+        Usage(98, 7, 90, written_tokens=3),
         Finish("tool_calls"),
     ]
 

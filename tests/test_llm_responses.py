@@ -111,7 +111,7 @@ def test_events_become_ours() -> None:
     said = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "Hi"}]}
     usage = {
         "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 8},
+        "input_tokens_details": {"cached_tokens": 7, "cache_write_tokens": 2},
         "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 3},
     }
@@ -136,7 +136,7 @@ def test_events_become_ours() -> None:
         Opaque(ME, REASONING),
         TextDelta("Hi"),
         ToolCall("call_1", "look", {"n": 1}, '{"n":1}'),
-        Usage(10, 5, 8, 3),
+        Usage(10, 5, 7, 3, 2),
         Finish("tool_calls"),
     ]
 

@@ -222,6 +222,14 @@ def test_where_servers_tell_of_cached_tokens(cached: dict) -> None:
     assert one.end()[0] == Usage(9, 1, cached_tokens=4)
 
 
+def test_what_was_put_into_the_cache_is_told_apart() -> None:
+    one = OpenAi().parser(Endpoint("https://host"), ASKED, Faults(Endpoint("https://host")))
+    details = {"cached_tokens": 4, "cache_write_tokens": 3}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": details}
+    one.feed([Item(json.dumps({"choices": [{"finish_reason": "stop"}], "usage": usage}).encode())])
+    assert one.end()[0] == Usage(9, 1, cached_tokens=4, written_tokens=3)
+
+
 def test_usage_that_kimi_tells_in_the_choice() -> None:
     one = OpenAi().parser(Endpoint("https://host"), ASKED, Faults(Endpoint("https://host")))
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 4}

@@ -13,7 +13,7 @@ import pytest
 
 from acpserver import catalog, model_lists
 from acpserver.cancel import CancelFlag
-from acpserver.catalog import KNOWN, Price
+from acpserver.catalog import KNOWN, LongPrompt, Price
 from acpserver.config import Config, load
 from acpserver.llm.http import warm_up
 from acpserver.llm.openai_servers import HOSTS
@@ -167,7 +167,7 @@ def test_a_provider_of_ones_own() -> None:
     setup = only("x", given, X_KEY="k")
     assert (setup.title, setup.dialect, setup.base_url) == ("Mine", "anthropic", "http://a/v1")
     assert (setup.api_key, setup.headers, setup.missing) == ("k", (("A", "b"),), "")
-    assert setup.info("first") == ("first", 1000, 100, (1, 2, 0.5), True, True)
+    assert setup.info("first") == ("first", 1000, 100, Price(1, 2, 0.5), True, True)
     assert setup.info("other") == ("other", None, None, None, False, False)
     assert choose(set_up(given, {"X_KEY": "k", "ANTHROPIC_API_KEY": "k"}, {}, ()), "")[0] == "x/first"
 
@@ -190,7 +190,7 @@ def test_what_is_known_of_a_model_holds_for_its_dated_name() -> None:
     setup = only("anthropic")
     dated = setup.info("claude-haiku-4-5-20251001")
     assert (dated.name, dated.context_window) == ("claude-haiku-4-5-20251001", 200_000)
-    assert setup.info("claude-sonnet-5-5").price == Price(2, 10, 0.2)
+    assert setup.info("claude-sonnet-5-5").price == Price(2, 10, 0.1, 2.5)
     unknown = setup.info("claude-opus-9")
     assert (unknown.context_window, unknown.price, unknown.images, unknown.thinking) == (
         None,
@@ -205,6 +205,18 @@ def test_what_a_call_costs() -> None:
     assert Price(3, 15, 0.3).cost(1_000_000, 0, 500_000) == pytest.approx(1.65)
     assert Price(3, 15).cost(1_000_000, 0, 500_000) == pytest.approx(3.0)
     assert Price(0, 0).cost(5, 5, 5) == 0
+    assert Price(4, 20, 0.4, 5).cost(1_000_000, 0, 250_000, 500_000) == pytest.approx(3.6)
+    assert Price(4, 20, 0.4).cost(1_000_000, 0, 0, 500_000) == pytest.approx(4.0)
+
+
+def test_a_long_prompt_costs_more_for_the_whole_call() -> None:
+    price = Price(2, 10, 0.1, 2.5, LongPrompt(272_000, 2, 1.5))
+    assert price.cost(272_000, 10_000) == pytest.approx(0.644)
+    assert price.cost(272_001, 10_000) == pytest.approx(1.238004)
+    assert price.cost(300_000, 0, 100_000, 100_000) == pytest.approx(0.92)
+    given = {"input": 2, "output": 10, "written": 2.5, "long": {"above": 9, "input": 2, "output": 1.5}}
+    setup = only("mine", {"mine": {"baseUrl": "http://h/v1", "models": {"m": {"price": given}}}})
+    assert setup.info("m").price == Price(2, 10, None, 2.5, LongPrompt(9, 2, 1.5))
 
 
 # -- The model that is meant --

@@ -182,7 +182,7 @@ DAMAGED: list[Any] = [
     {"type": "assistant", "parts": [{"text": 1}]},
     {"type": "assistant", "parts": [{"call": "c", "name": "n", "arguments": []}]},
     {"type": "assistant", "parts": [{"text": "x"}], "usage": ["many"]},
-    {"type": "assistant", "parts": [{"text": "x"}], "usage": [1, 2, 3, 4, 5]},
+    {"type": "assistant", "parts": [{"text": "x"}], "usage": [1, 2, 3, 4, 5, 6]},
     {"type": "result", "id": "c"},
     {"type": "result", "id": 1, "name": "n", "text": "t"},
     {"type": "option", "option": "mode"},

@@ -119,11 +119,12 @@ def test_iso_time(seconds: float, text: str) -> None:
 
 def test_usage_leaves_out_what_was_not_told() -> None:
     assert translate.prompt_usage(Usage(3, 4)) == {"inputTokens": 3, "outputTokens": 4, "totalTokens": 7}
-    assert translate.prompt_usage(Usage(3, 4, 2, 1)) == {
-        "inputTokens": 3,
+    assert translate.prompt_usage(Usage(9, 4, 2, 1, 6)) == {
+        "inputTokens": 9,
         "outputTokens": 4,
-        "totalTokens": 7,
+        "totalTokens": 13,
         "cachedReadTokens": 2,
+        "cachedWriteTokens": 6,
         "thoughtTokens": 1,
     }
 

@@ -203,7 +203,9 @@ class TurnLoop:
         price = self.models.info(model).price
         if usage is None or price is None:
             return None
-        return price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+        return price.cost(
+            usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.written_tokens
+        )
 
     def _unfinished(self) -> list[Update]:
         """What a replay in mid-turn tells behind the records. Called with the session's `story` held."""

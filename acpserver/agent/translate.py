@@ -139,6 +139,8 @@ def prompt_usage(usage: Usage) -> dict[str, object]:
     }
     if usage.cached_tokens:
         result["cachedReadTokens"] = usage.cached_tokens
+    if usage.written_tokens:
+        result["cachedWriteTokens"] = usage.written_tokens
     if usage.thought_tokens:
         result["thoughtTokens"] = usage.thought_tokens
     return result

@@ -112,6 +112,7 @@ class AnthropicParser(AnswerParser):
         for name in _COUNTS:
             self._counts[name] = fields.count(usage, name) or self._counts.get(name, 0)
         cached = self._counts["cache_read_input_tokens"]
-        asked = self._counts["input_tokens"] + cached + self._counts["cache_creation_input_tokens"]
-        found = Usage(asked, self._counts["output_tokens"], cached)
+        written = self._counts["cache_creation_input_tokens"]
+        asked = self._counts["input_tokens"] + cached + written
+        found = Usage(asked, self._counts["output_tokens"], cached, written_tokens=written)
         self._usage = found if found.total_tokens else None

@@ -152,13 +152,14 @@ def _part_text(part: object) -> str:
 
 def _usage(value: object) -> Usage | None:
     """Token counts; a chunk that gives none (zeros before the end, an odd shape) counts as silent."""
-    cached = fields.count(fields.record(value, "prompt_tokens_details"), "cached_tokens")
+    asked = fields.record(value, "prompt_tokens_details")
     usage = Usage(
         input_tokens=fields.count(value, "prompt_tokens"),
         output_tokens=fields.count(value, "completion_tokens"),
-        cached_tokens=cached
+        cached_tokens=fields.count(asked, "cached_tokens")
         or fields.count(value, "prompt_cache_hit_tokens")  # DeepSeek
         or fields.count(value, "cached_tokens"),  # Kimi
         thought_tokens=fields.count(fields.record(value, "completion_tokens_details"), "reasoning_tokens"),
+        written_tokens=fields.count(asked, "cache_write_tokens"),
     )
     return usage if usage.total_tokens else None

@@ -67,11 +67,13 @@ class ResponsesParser(AnswerParser):
         else:
             self._reason = "stop"
         usage = fields.record(response, "usage")
+        asked = fields.record(usage, "input_tokens_details")
         found = Usage(
             fields.count(usage, "input_tokens"),
             fields.count(usage, "output_tokens"),
-            fields.count(fields.record(usage, "input_tokens_details"), "cached_tokens"),
+            fields.count(asked, "cached_tokens"),
             fields.count(fields.record(usage, "output_tokens_details"), "reasoning_tokens"),
+            fields.count(asked, "cache_write_tokens"),
         )
         self._usage = found if found.total_tokens else None
 

@@ -145,6 +145,7 @@ class Usage(NamedTuple):
     output_tokens: int = 0
     cached_tokens: int = 0  # part of input_tokens
     thought_tokens: int = 0  # part of output_tokens
+    written_tokens: int = 0  # part of input_tokens: what the provider has put into its cache
 
     @property
     def total_tokens(self) -> int:
@@ -158,6 +159,7 @@ class Usage(NamedTuple):
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
             self.thought_tokens + other.thought_tokens,
+            self.written_tokens + other.written_tokens,
         )
 
 
