@@ -54,6 +54,7 @@ class ModelInfo(NamedTuple):
     price: Price | None = None
     images: bool = False
     thinking: bool = False  # it can be told how much to think
+    audio: bool = False
 
 
 class KnownProvider(NamedTuple):
@@ -67,6 +68,7 @@ class KnownProvider(NamedTuple):
     url_variables: tuple[str, ...] = ()  # the first one that is set replaces `base_url`
     models: tuple[ModelInfo, ...] = ()  # the first one is what a new session starts with
     images: bool = False  # of models that are not listed here
+    audio: tuple[str, ...] = ()  # parts of the names of models that take audio
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()  # parts of the names of models in its list that do not chat
     open_list: bool = False  # its list of models is given to everybody, so a key cannot be tried with it
@@ -125,11 +127,12 @@ KNOWN = (
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         models=(
             # At half price until the end of 2026.
-            ModelInfo("gemini-3.8-flash", 1_048_576, 65_536, Price(0.75, 3.75, 0.075), True, True),
-            ModelInfo("gemini-3-flash-preview", 1_048_576, 65_536, Price(0.5, 3), True, True),
-            ModelInfo("gemini-3.1-pro-preview", 1_048_576, 65_536, _GEMINI_PRO, True, True),
+            ModelInfo("gemini-3.8-flash", 1_048_576, 65_536, Price(0.75, 3.75, 0.075), True, True, True),
+            ModelInfo("gemini-3-flash-preview", 1_048_576, 65_536, Price(0.5, 3), True, True, True),
+            ModelInfo("gemini-3.1-pro-preview", 1_048_576, 65_536, _GEMINI_PRO, True, True, True),
         ),
         images=True,
+        audio=("gemini-",),
         thinking=("gemini-2.5", "gemini-3", "gemini-4"),
         not_chat=("aqa", "embedding", "gemma", "image", "imagen", "live", "robotics", "tts", "veo"),
     ),
@@ -173,6 +176,7 @@ KNOWN = (
         ("DASHSCOPE_API_KEY",),
         ("DASHSCOPE_BASE_URL",),
         (ModelInfo("qwen3.8-max", _MILLION, None, Price(2, 6), thinking=True),),
+        audio=("-omni",),
         thinking=("qwen3", "qwen-plus", "qwen-flash"),
         not_chat=("asr", "audio", "embedding", "image", "ocr", "rerank", "tts", "wan"),
         server="dashscope",

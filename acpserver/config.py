@@ -61,6 +61,7 @@ SETTINGS = (
     Setting("strict", "switch", "treat an outgoing message that does not fit the schema as an error"),
     Setting("context_window", "count", "the context window of that endpoint's model, in tokens", flag=False),
     Setting("images", "switch", "that endpoint's model takes images", flag=False),
+    Setting("audio", "switch", "that endpoint's model takes audio", flag=False),
     Setting("server", "text", "which server that is, if its address does not tell", SERVERS, flag=False),
     Setting("connect_timeout", "seconds", "how long connecting may take (default 10)", flag=False),
     Setting("idle_timeout", "seconds", "how long the model may be silent (default 120)", flag=False),
@@ -84,6 +85,7 @@ class Config(NamedTuple):
     strict: bool = False
     context_window: int | None = None
     images: bool = False
+    audio: bool = False
     server: str = ""
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
@@ -108,7 +110,7 @@ class Config(NamedTuple):
             return None
         vendor = speaker(self.dialect or "openai")
         base_url = self.base_url or vendor.base_url
-        model = ModelInfo(self.model, self.context_window, images=self.images)
+        model = ModelInfo(self.model, self.context_window, images=self.images, audio=self.audio)
         return ProviderSetup(
             MAIN,
             base_url,
@@ -275,11 +277,8 @@ def _bad(setting: Setting, value: object, source: str, expected: str) -> ConfigE
 
 
 _SWITCH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
-_EXPECTED = {
-    "switch": "true or false",
-    "count": "a whole number above 0",
-    "seconds": "a number of seconds above 0",
-}
+_SECONDS = "a number of seconds above 0"
+_EXPECTED = {"switch": "true or false", "count": "a whole number above 0", "seconds": _SECONDS}
 
 
 def _number(value: object) -> str | int | float:

@@ -61,7 +61,7 @@ class Conversation:
         self.created = float(record["time"])  # type: ignore[arg-type]
 
     def _user(self, record: Record) -> None:
-        message = user_message(record["prompt"], images=True)  # type: ignore[arg-type]
+        message = user_message(record["prompt"], attachments=True)  # type: ignore[arg-type]
         self._pieces = ()
         self._open.clear()
         self.turns += 1

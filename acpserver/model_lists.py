@@ -185,7 +185,7 @@ def _detail(value: object) -> ModelDetails:
         return ModelDetails()
     found = ModelDetails(*value)
     counts = (found.context_window, found.output_limit, found.created)
-    flags = (found.images, found.tools, found.thinks)
+    flags = (found.images, found.tools, found.thinks, found.audio)
     sound = all(one is None or (type(one) is int and 0 < one < 2**53) for one in counts)
     return found if sound and all(one is None or type(one) is bool for one in flags) else ModelDetails()
 

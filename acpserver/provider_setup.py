@@ -33,6 +33,7 @@ class ProviderSetup(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     models: tuple[ModelInfo, ...] = ()  # the first one is what new sessions start with
     images: bool = False  # of models that are not listed
+    audio: tuple[str, ...] = ()  # parts of the names of models that take audio
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()
     open_list: bool = False
@@ -70,7 +71,12 @@ class ProviderSetup(NamedTuple):
         listed = self._listed(model)
         if listed:
             return max(listed, key=lambda one: len(one.name))._replace(name=model)
-        return ModelInfo(model, images=self.images, thinking=model.startswith(self.thinking))
+        return ModelInfo(
+            model,
+            images=self.images,
+            thinking=model.startswith(self.thinking),
+            audio=any(part in model for part in self.audio),
+        )
 
     def lists(self, model: str) -> bool:
         """Whether the configuration or the catalog speaks of a model."""
@@ -123,6 +129,7 @@ def _known(
         needs_key=bool(provider.key_variables) and not url,
         models=provider.models,
         images=provider.images,
+        audio=provider.audio,
         thinking=provider.thinking,
         not_chat=provider.not_chat,
         open_list=provider.open_list,
@@ -190,6 +197,7 @@ def _model(name: str, given: Mapping[str, Any], setup: ProviderSetup) -> ModelIn
         _price(given["price"]) if "price" in given else before.price,
         given.get("images", before.images),
         given.get("thinking", before.thinking),
+        given.get("audio", before.audio),
     )
 
 

@@ -111,13 +111,17 @@ class Server:
         """The answer says what works; asked again, it starts over with the new capabilities."""
         capabilities = call.params.get("clientCapabilities")
         self._client = Client(self._connection, capabilities if isinstance(capabilities, dict) else {})
-        image = self.models.info(self.models.default).images
+        taken = self.models.media_types(self.models.default)
         call.answer(
             {
                 "protocolVersion": PROTOCOL_VERSION,
                 "agentCapabilities": {
                     "loadSession": True,
-                    "promptCapabilities": {"image": image, "audio": False, "embeddedContext": True},
+                    "promptCapabilities": {
+                        "image": "image" in taken,
+                        "audio": "audio" in taken,
+                        "embeddedContext": True,
+                    },
                     "mcpCapabilities": {"http": False, "sse": False},
                     "sessionCapabilities": CAPABILITIES,
                     "auth": {"logout": {}},

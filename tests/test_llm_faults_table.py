@@ -229,6 +229,16 @@ def test_a_line_of_ten_megabytes_arrives_and_one_without_an_end_is_given_up(dial
 # What vendors say, after their public documentation: (dialect, status, body, kind, retried, words).
 # Status 0 is an error inside a stream.
 SAID: list[tuple[str, int, object, str, bool, str]] = [
+    *(
+        ("openai", code, {"error": {"message": message}}, "request", False, "takes no images, or no audio")
+        for code, message in (
+            (500, "image input is not supported - hint: you may need to provide the mmproj"),  # llama.cpp
+            (500, "audio input is not supported - hint: you may need to provide the mmproj"),
+            (404, "No endpoints found that support image input"),  # OpenRouter
+            (404, "No endpoints found that support input audio"),
+            (400, "This model does not support audio input."),
+        )
+    ),
     (
         "openai",
         400,

@@ -11,6 +11,7 @@ from acpserver.llm.faults import Faults
 from acpserver.llm.gemini import Gemini
 from acpserver.llm.sse import Item
 from acpserver.llm.types import (
+    Audio,
     Endpoint,
     Event,
     Finish,
@@ -86,6 +87,24 @@ def test_where_it_asks(base_url: str, model: str, url: str) -> None:
     made = Gemini().chat(endpoint, ModelRequest(model, "", (user("hi"),)))
     assert (made.method, made.url) == ("POST", url)
     assert made.headers["x-goog-api-key"] == "the-key" and "Authorization" not in made.headers
+
+
+@pytest.mark.parametrize(
+    ("mime", "told"),
+    [
+        ("audio/x-wav", "audio/wav"),
+        ("audio/mpeg", "audio/mp3"),
+        ("audio/aiff", "audio/aiff"),
+        ("audio/aac", "audio/aac"),
+        ("audio/ogg", "audio/ogg"),
+        ("audio/x-flac", "audio/flac"),
+    ],
+)
+def test_recordings_go_by_the_names_that_google_documents(mime: str, told: str) -> None:
+    message = Message("user", (Text("what?"), Audio(mime, "AAAA")))
+    parts = body_of(message, audio=True)["contents"][0]["parts"]
+    assert parts == [{"text": "what?"}, {"inlineData": {"mimeType": told, "data": "AAAA"}}]
+    assert body_of(message)["contents"][0]["parts"][1] == {"text": f"[audio: {mime}]"}
 
 
 def test_a_whole_request() -> None:

@@ -1,7 +1,8 @@
 """Whatever a history holds, every dialect makes a request of it that its server takes.
 
 Histories as crashes, other models and old session files leave them: calls without results, results without
-calls, blank texts, ids and names in any form, reasoning of five models, images for a model without eyes.
+calls, blank texts, ids and names in any form, reasoning of five models, images and recordings for
+models that take none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.types import (
+    Audio,
     Endpoint,
     Image,
     Message,
@@ -57,7 +59,9 @@ words = st.sampled_from(["", " ", "\n\t", "hi", "ein Wort 😀", "\ud800", "\0",
 names = st.sampled_from(["look", "a.b", "", "ÄÖ", "x" * 100, "9lives"])
 arguments = st.sampled_from([None, {}, {"n": 1}, {"": None}])
 kept = st.sampled_from([Opaque(origin(ENDPOINTS[name], MODELS[name]), KEPT[name]) for name in KEPT])
-images = st.just(Image("image/png", "AAAA"))
+attachments = st.sampled_from(
+    [Image("image/png", "iVBORw=="), Audio("audio/x-wav", "UklGRg=="), Audio("audio/ogg", "T2dnUw==")]
+)
 
 
 def answer_of(texts: list[Part], calls: list[ToolCall], is_reasoned: bool) -> Message:
@@ -74,7 +78,9 @@ def histories(draw: st.DrawFn) -> tuple[Message, ...]:
     messages: list[Message] = []
     number = 0
     for _ in range(draw(st.integers(0, 5))):
-        messages.append(Message("user", tuple(draw(st.lists(st.builds(Text, words) | images, max_size=3)))))
+        messages.append(
+            Message("user", tuple(draw(st.lists(st.builds(Text, words) | attachments, max_size=3))))
+        )
         for _ in range(draw(st.integers(0, 3))):
             texts = draw(st.lists(st.builds(Text, words) | st.builds(Thought, words) | kept, max_size=3))
             calls = []
@@ -93,12 +99,17 @@ def histories(draw: st.DrawFn) -> tuple[Message, ...]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@given(history=histories(), effort=st.sampled_from(["", "low", "high"]), has_eyes=st.booleans())
+@given(
+    history=histories(),
+    effort=st.sampled_from(["", "low", "high"]),
+    has_eyes=st.booleans(),
+    has_ears=st.booleans(),
+)
 @settings(max_examples=60)
 def test_every_history_is_taken(
-    dialect: str, history: tuple[Message, ...], effort: str, has_eyes: bool
+    dialect: str, history: tuple[Message, ...], effort: str, has_eyes: bool, has_ears: bool
 ) -> None:
     model = MODELS[dialect]
-    asked = ModelRequest(model, "be brief", history, (TOOL,), None, effort, has_eyes)
+    asked = ModelRequest(model, "be brief", history, (TOOL,), None, effort, has_eyes, audio=has_ears)
     body = json.loads(DIALECTS[dialect].chat(ENDPOINTS[dialect], asked).body)
     assert WIRES[dialect].violations(body, model) == []

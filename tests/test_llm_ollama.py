@@ -12,6 +12,7 @@ from acpserver.llm.ndjson import NdjsonDecoder
 from acpserver.llm.ollama import Ollama
 from acpserver.llm.sse import MAX_EVENT, Item
 from acpserver.llm.types import (
+    Audio,
     Endpoint,
     Event,
     Finish,
@@ -69,12 +70,19 @@ def test_the_context_window_is_told_or_the_server_cuts_in_silence() -> None:
     assert "options" not in body_of(user("x"))
 
 
+def test_a_wav_file_goes_where_images_go() -> None:
+    message = Message("user", (Text("what?"), Audio("audio/wav", "UklGRg=="), Audio("audio/mpeg", "AAAA")))
+    sent = body_of(message, audio=True)["messages"][0]
+    assert sent == {"role": "user", "content": "what?[audio: audio/mpeg]", "images": ["UklGRg=="]}
+    assert body_of(message)["messages"][0]["content"] == "what?[audio: audio/wav][audio: audio/mpeg]"
+
+
 def test_effort_and_images() -> None:
     assert body_of(user("x"), effort="low")["think"] is True
     assert body_of(user("x"), effort="low", model="gpt-oss:20b")["think"] == "low"
     assert "think" not in body_of(user("x"))
-    message = Message("user", (Text("what?"), Image("image/png", "AAAA")))
-    assert body_of(message, images=True)["messages"][0]["images"] == ["AAAA"]
+    message = Message("user", (Text("what?"), Image("image/png", "iVBORw==")))
+    assert body_of(message, images=True)["messages"][0]["images"] == ["iVBORw=="]
     assert body_of(message)["messages"][0]["content"] == "what?[image: image/png]"
 
 
@@ -134,7 +142,7 @@ def test_models() -> None:
         "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40_960},
         "capabilities": ["completion", "tools", "thinking"],
     }
-    assert dialect.model_details(value, "qwen3") == ModelDetails(40_960, False, True, True)
+    assert dialect.model_details(value, "qwen3") == ModelDetails(40_960, False, True, True, audio=False)
     assert dialect.model_details({}, "qwen3") == ModelDetails()
     with pytest.raises(ValueError):
         dialect.model_details([], "qwen3")

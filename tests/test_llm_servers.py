@@ -16,6 +16,7 @@ from acpserver.llm.openai_servers import HOSTS, SERVERS, server_at
 from acpserver.llm.retry import Policy
 from acpserver.llm.sse import Item
 from acpserver.llm.types import (
+    Audio,
     Endpoint,
     Image,
     Message,
@@ -247,6 +248,28 @@ def test_images() -> None:
 
 
 @pytest.mark.parametrize(
+    ("base_url", "given"),
+    [
+        ("https://api.openai.com/v1", {"data": "AAAA", "format": "mp3"}),
+        ("https://openrouter.ai/api/v1", {"data": "AAAA", "format": "mp3"}),
+        ("http://127.0.0.1:8080/v1", {"data": "AAAA", "format": "mp3"}),
+        ("https://api.mistral.ai/v1", "AAAA"),
+        ("https://dashscope-intl.aliyuncs.com/v1", {"data": "data:;base64,AAAA", "format": "mp3"}),
+    ],
+)
+def test_recordings(base_url: str, given: object) -> None:
+    message = Message("user", (Text("what?"), Audio("audio/mpeg", "AAAA"), Audio("audio/ogg", "AAAA")))
+    asked = ASKED._replace(messages=(message,), audio=True)
+    assert body_at(base_url, asked)["messages"][0]["content"] == [
+        {"type": "text", "text": "what?"},
+        {"type": "input_audio", "input_audio": given},
+        {"type": "text", "text": "[audio: audio/ogg]"},
+    ]
+    deaf = body_at(base_url, asked._replace(audio=False))
+    assert deaf["messages"][0]["content"] == "what?[audio: audio/mpeg][audio: audio/ogg]"
+
+
+@pytest.mark.parametrize(
     ("name", "fit"),
     [
         ("a_b-1", "a_b-1"),
@@ -279,8 +302,30 @@ def test_hosts_are_whole_names() -> None:
                 "architecture": {"input_modalities": ["text", "image"]},
                 "supported_parameters": ["tools", "reasoning"],
             },
-            ModelDetails(None, True, True, True),
+            ModelDetails(None, True, True, True, audio=False),
         ),
+        (
+            {"id": "a", "architecture": {"input_modalities": ["text", "audio"]}},
+            ModelDetails(images=False, audio=True),
+        ),
+        (  # Ollama
+            {"name": "a", "capabilities": ["completion", "vision", "audio", "tools", "thinking"]},
+            ModelDetails(None, True, True, True, audio=True),
+        ),
+        (
+            {"name": "a", "capabilities": ["completion"]},
+            ModelDetails(None, False, False, False, audio=False),
+        ),
+        (  # Mistral
+            {
+                "id": "a",
+                "max_context_length": 9,
+                "capabilities": {"function_calling": True, "vision": False, "audio": True, "reasoning": True},
+            },
+            ModelDetails(9, False, True, audio=True),
+        ),
+        ({"id": "a", "capabilities": {"vision": {"supported": True}}}, ModelDetails()),
+        ({"id": "a", "capabilities": "vision"}, ModelDetails()),
         ({"id": "a", "max_completion_tokens": 8}, ModelDetails(output_limit=8)),
         ({"id": "a", "top_provider": {"max_completion_tokens": 9}}, ModelDetails(output_limit=9)),
         ({"id": "a", "context_length": "many"}, ModelDetails()),

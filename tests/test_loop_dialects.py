@@ -35,19 +35,23 @@ MODELS = {
     "gemini": "gemini-3-pro",
     "ollama": "gpt-oss:20b",
 }
+HEARS = {"openai": "wav mp3", "gemini": "wav mp3 aiff aac ogg flac", "ollama": "wav"}
+"""The formats of audio that go to the dialects whose API takes some."""
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+WAV = base64.b64encode(b"RIFF\x24\0\0\0WAVEfmt ").decode()
+OGG = base64.b64encode(b"OggS a recording").decode()
 QUICK = Policy(attempts=3, total=5.0, first_wait=0.01, longest_wait=0.02)
 
 
 class Thinking:
-    """A provider that asks for thinking and sends images, as the options of a session would."""
+    """A provider that asks for thinking and sends images and audio, as the options of a session would."""
 
     def __init__(self, provider: HttpProvider):
         self._provider = provider
 
     def stream(self, request: ModelRequest, cancel: CancelFlag) -> Iterator[Event]:
         """See `llm.types.Provider`."""
-        return self._provider.stream(request._replace(effort="high", images=True), cancel)
+        return self._provider.stream(request._replace(effort="high", images=True, audio=True), cancel)
 
 
 WAIT = 9
@@ -81,7 +85,8 @@ class Talk:
         models = list(self.providers)
         inside = Inside(self.folder, None, FakeTool("look", _look, access="read"), model=models[0])
         inside.server.models.ids[:] = models
-        inside.server.models.info = lambda model: ModelInfo(model, images=True, thinking=True)
+        inside.server.models.info = lambda model: ModelInfo(model, images=True, thinking=True, audio=True)
+        inside.server.models.dialect = {MODELS[name]: name for name in self.servers}.__getitem__
         inside.server.models.names = lambda: [(name, name) for name in models]  # type: ignore[method-assign]
         inside.server.models.provider = (  # type: ignore[method-assign]
             lambda model: Thinking(self.providers[model])
@@ -278,20 +283,87 @@ def test_an_answer_that_is_cancelled_leaves_a_history_that_the_server_takes(talk
     assert talk.say("go on", text("yes")).wait() == "end_turn"
 
 
+def said(talk: Talk, at: str = "") -> str:
+    """The last request to a dialect's server."""
+    server = talk.servers[at] if at else server_of(talk)
+    return server.requests[-1].raw_body.decode().replace("\\/", "/")
+
+
 def test_an_image_reaches_the_model(talk: Talk) -> None:
     image = {"type": "image", "mimeType": "image/png", "data": PNG}
     turn = talk.say([{"type": "text", "text": "what is it?"}, image], text("A picture."))
     assert turn.wait() == "end_turn"
-    assert PNG in server_of(talk).requests[0].raw_body.decode().replace("\\/", "/")
+    assert PNG in said(talk)
 
 
-def test_an_image_that_is_too_large_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
+FORMATS = {"wav": "audio/x-wav", "mp3": "audio/mpeg", "aiff": "audio/aiff", "ogg": "audio/ogg"}
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "aac", "flac"])
+def test_a_recording_reaches_the_models_whose_api_takes_its_format(talk: Talk, name: str) -> None:
+    """Elsewhere the user is told the formats; an API that takes none tells its model that there was one."""
+    mime = FORMATS.get(name, f"audio/{name}")
+    formats = HEARS.get(dialect_of(talk), "").split()
+    clip = {"type": "audio", "mimeType": mime, "data": WAV}
+    turn = talk.say([clip], text("Somebody speaks.")) if name in formats or not formats else talk.say([clip])
+    if name in formats:
+        assert turn.wait() == "end_turn"
+        assert WAV in said(talk) and "[audio" not in said(talk)
+    elif not formats:
+        assert turn.wait() == "end_turn"
+        assert WAV not in said(talk) and f"[audio: {mime}]" in said(talk)
+    else:
+        reply = turn.wait_reply()
+        assert reply.code == -32602
+        assert f"the model does not take {mime}, but audio/wav" in reply.details
+        assert server_of(talk).requests == []
+
+
+@pytest.mark.parametrize("other", ["openai", "openai-responses", "anthropic", "ollama"])
+def test_a_recording_stays_in_the_history_for_the_models_that_take_it(tmp_path: Path, other: str) -> None:
+    """A model that does not take it reads that there was one, also after a restart."""
+    talk = Talk(tmp_path, "gemini", other).new()
+    try:
+        clip = {"type": "audio", "mimeType": "audio/ogg", "data": OGG}
+        assert talk.say([clip], text("ok")).wait() == "end_turn"
+        assert OGG in said(talk, "gemini")
+        talk.choose(other)
+        assert talk.say("and now?", text("ok"), at=other).wait() == "end_turn"
+        assert OGG not in said(talk, other) and "[audio: audio/ogg]" in said(talk, other)
+        talk.restart()
+        talk.choose("gemini")
+        assert talk.say("again", text("ok"), at="gemini").wait() == "end_turn"
+        assert OGG in said(talk, "gemini")
+    finally:
+        talk.close()
+
+
+@pytest.mark.parametrize(
+    ("block", "details"),
+    [
+        (
+            {"type": "image", "mimeType": "image/png", "data": base64.b64encode(bytes(6_000_000)).decode()},
+            "an image of 5.7 MiB is too large, the limit is 5 MiB",
+        ),
+        (
+            {"type": "audio", "mimeType": "audio/wav", "data": base64.b64encode(bytes(8_000_000)).decode()},
+            "an audio clip of 7.6 MiB is too large, the limit is 7 MiB",
+        ),
+        (
+            {"type": "audio", "mimeType": "audio/wav", "data": "no base64!"},
+            "an audio clip's data is not base64",
+        ),
+    ],
+    ids=["large image", "large audio", "no base64"],
+)
+def test_what_cannot_be_sent_is_told_and_nothing_is_sent(
+    tmp_path: Path, block: dict[str, str], details: str
+) -> None:
     talk = Talk(tmp_path, "openai").new()
     try:
-        data = base64.b64encode(bytes(6_000_000)).decode()
-        reply = talk.say([{"type": "image", "mimeType": "image/png", "data": data}]).wait_reply()
+        reply = talk.say([block]).wait_reply()
         assert reply.code == -32602
-        assert "an image of 5.7 MiB is too large, the limit is 5 MiB" in reply.details
+        assert details in reply.details
         assert talk.say("hi", text("yes")).wait() == "end_turn"
     finally:
         talk.close()

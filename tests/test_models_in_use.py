@@ -18,6 +18,7 @@ from tests.fakes.llm_server import FakeLlm
 PRICE = {"input": 1000, "output": 10_000, "cached": 100}
 MODELS = {
     "priced": {"contextWindow": 5000, "outputLimit": 400, "price": PRICE, "images": True, "thinking": True},
+    "hears": {"audio": True},
     "plain": {"contextWindow": 900},
     "unknown": {},
 }
@@ -64,7 +65,7 @@ def test_a_list_that_comes_is_told_after_the_session(llm: FakeLlm, tmp_path: Pat
 
         editor.wait_for(told, "the list of models")
         values = [choice["value"] for choice in told()["options"]]
-        assert values == ["p0/priced", "p0/plain", "p0/unknown", "p0/fake", "offline"]
+        assert values == ["p0/priced", "p0/hears", "p0/plain", "p0/unknown", "p0/fake", "offline"]
         assert [request.path for request in llm.requests] == ["/v1/models"]
         option(editor, session, "model", "p0/fake")
         llm.script(text("x"))
@@ -93,13 +94,58 @@ def test_nothing_is_asked_before_there_is_a_session_nor_for_the_offline_model(
     assert llm.requests == []
 
 
-@pytest.mark.parametrize(("model", "image"), [("p0/priced", True), ("p0/plain", False), ("offline", False)])
-def test_images_are_announced_for_the_configured_model(
-    llm: FakeLlm, tmp_path: Path, model: str, image: bool
+@pytest.mark.parametrize(
+    ("model", "dialect", "image", "audio"),
+    [
+        ("p0/priced", "openai", True, False),
+        ("p0/hears", "openai", False, True),
+        ("p0/hears", "gemini", False, True),
+        ("p0/hears", "ollama", False, True),
+        ("p0/hears", "anthropic", False, False),  # whatever the configuration says, this API takes none
+        ("p0/hears", "openai-responses", False, False),
+        ("p0/plain", "openai", False, False),
+        ("offline", "openai", False, False),
+    ],
+)
+def test_what_the_configured_model_takes_is_announced(
+    llm: FakeLlm, tmp_path: Path, model: str, dialect: str, image: bool, audio: bool
 ) -> None:
-    with serving(tmp_path, llm, model=model) as editor:
+    with serving(tmp_path, llm, model=model, dialect=dialect) as editor:
         capabilities: Any = editor.initialize()["agentCapabilities"]
-        assert capabilities["promptCapabilities"]["image"] is image
+        told = {"image": image, "audio": audio, "embeddedContext": True}
+        assert capabilities["promptCapabilities"] == told
+
+
+@pytest.mark.parametrize(("name", "kind"), [("IMAGES", "image"), ("AUDIO", "audio")])
+def test_so_is_what_the_flat_settings_say(llm: FakeLlm, tmp_path: Path, name: str, kind: str) -> None:
+    environ = {"ACPSERVER_BASE_URL": llm.base_url, "ACPSERVER_MODEL": "m", f"ACPSERVER_{name}": "1"}
+    with Editor(env={"ACPSERVER_HOME": str(tmp_path), **environ}) as editor:
+        capabilities: Any = editor.initialize()["agentCapabilities"]
+        told = {"image": False, "audio": False, "embeddedContext": True, kind: True}
+        assert capabilities["promptCapabilities"] == told
+
+
+BROKEN = {"type": "image", "mimeType": "image/png", "data": "no base64!"}
+CLIP = {"type": "audio", "mimeType": "audio/wav", "data": "UklGRg=="}
+
+
+def test_what_one_model_read_as_text_spoils_nothing_at_the_next(llm: FakeLlm, tmp_path: Path) -> None:
+    """An image that no model takes is refused only where the model has eyes, and must never be sent later."""
+    with serving(tmp_path, llm, model="p0/plain") as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path / "project")
+        llm.script(text("x"), text("x"), text("x"))
+        assert editor.prompt(session, [BROKEN, CLIP]).wait() == "end_turn"
+        assert llm.requests[-1].messages[-1]["content"] == "[image: image/png][audio: audio/wav]"
+        option(editor, session, "model", "p0/priced")
+        assert editor.prompt(session, "x").wait() == "end_turn"
+        assert llm.requests[-1].messages[-3]["content"] == "[image: image/png][audio: audio/wav]"
+        option(editor, session, "model", "p0/hears")
+        assert editor.prompt(session, "x").wait() == "end_turn"
+        assert llm.requests[-1].messages[-5]["content"] == [
+            {"type": "text", "text": "[image: image/png]"},
+            {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+        ]
 
 
 # -- Choices --

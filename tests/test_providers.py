@@ -153,6 +153,7 @@ def test_nor_is_it_when_the_configuration_says_more_of_the_vendor() -> None:
 def test_a_provider_of_ones_own() -> None:
     price = {"input": 1, "output": 2, "cached": 0.5}
     model = {"contextWindow": 1000, "outputLimit": 100, "price": price, "images": True, "thinking": True}
+    model["audio"] = True
     given = {
         "x": {
             "title": "Mine",
@@ -167,8 +168,8 @@ def test_a_provider_of_ones_own() -> None:
     setup = only("x", given, X_KEY="k")
     assert (setup.title, setup.dialect, setup.base_url) == ("Mine", "anthropic", "http://a/v1")
     assert (setup.api_key, setup.headers, setup.missing) == ("k", (("A", "b"),), "")
-    assert setup.info("first") == ("first", 1000, 100, Price(1, 2, 0.5), True, True)
-    assert setup.info("other") == ("other", None, None, None, False, False)
+    assert setup.info("first") == ("first", 1000, 100, Price(1, 2, 0.5), True, True, True)
+    assert setup.info("other") == ("other", None, None, None, False, False, False)
     assert choose(set_up(given, {"X_KEY": "k", "ANTHROPIC_API_KEY": "k"}, {}, ()), "")[0] == "x/first"
 
 
@@ -198,6 +199,22 @@ def test_what_is_known_of_a_model_holds_for_its_dated_name() -> None:
         True,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "hears"),
+    [
+        ("gemini", "gemini-3.8-flash", True),
+        ("gemini", "gemini-9-pro", True),
+        ("dashscope", "qwen3.8-omni-flash", True),
+        ("dashscope", "qwen3.8-max", False),
+        ("openai", "gpt-6.2-sol", False),
+        ("anthropic", "claude-opus-9", False),
+        ("mistral", "voxtral-small-latest", False),  # its list tells
+    ],
+)
+def test_known_models_that_take_audio(provider: str, model: str, hears: bool) -> None:
+    assert only(provider).info(model).audio is hears
 
 
 def test_what_a_call_costs() -> None:
@@ -525,12 +542,12 @@ def test_without_a_state_folder_lists_live_in_memory(llm: FakeLlm) -> None:
 def test_the_user_and_the_catalog_come_before_what_a_server_says() -> None:
     given = {"p": {"baseUrl": "http://127.0.0.1:1", "models": {"mine": {"contextWindow": 10}, "bare": {}}}}
     models = Models(Config(others=set_up(given, {"ANTHROPIC_API_KEY": "k"}, {}, ())))
-    said = ModelDetails(77, True, True, True, 7)
+    said = ModelDetails(77, True, True, True, 7, audio=True)
     assert models.take_lists({"p": dict.fromkeys(("mine", "bare", "new"), said)})
     models.take_lists({"anthropic": {"claude-opus-5-5": said, "claude-x": ModelDetails(images=False)}})
-    assert models.info("p/mine") == ("mine", 10, 7, None, False, False)
-    assert models.info("p/bare") == ("bare", 77, 7, None, False, False)
-    assert models.info("p/new") == ("new", 77, 7, None, True, True)
+    assert models.info("p/mine") == ("mine", 10, 7, None, False, False, False)
+    assert models.info("p/bare") == ("bare", 77, 7, None, False, False, False)
+    assert models.info("p/new") == ("new", 77, 7, None, True, True, True)
     opus = models.info("anthropic/claude-opus-5-5")
     assert (opus.context_window, opus.output_limit) == (1_000_000, 128_000)
     assert not models.info("anthropic/claude-x").images and models.info("anthropic/claude-y").images
@@ -546,11 +563,12 @@ def test_the_window_of_the_flat_settings_comes_before_what_a_list_says() -> None
 @pytest.mark.parametrize(
     ("fact", "window"),
     [
-        ([7, None, True, None, None, 8], 7),
-        ([7, None, True, None, None, -8], None),
-        ([True, None, None, None, None, None], None),
-        ([7, "x", None, None, None, None], None),
-        ([-1, None, None, None, None, None], None),
+        ([7, None, True, None, None, 8, False], 7),
+        ([7, None, True, None, None, -8, None], None),
+        ([True, None, None, None, None, None, None], None),
+        ([7, "x", None, None, None, None, None], None),
+        ([7, None, None, None, None, None, 1], None),
+        ([-1, None, None, None, None, None, None], None),
         ([7], None),
         ("x", None),
     ],

@@ -146,6 +146,7 @@ def test_long_texts_come_in_pieces(size: int) -> None:
 DATA = base64.b64encode(b"x" * 300_000).decode()
 LARGE: list[dict[str, Any]] = [
     {"type": "image", "mimeType": "image/png", "data": DATA},
+    {"type": "audio", "mimeType": "audio/wav", "data": DATA},
     {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "é" * 100_000}},
     {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": DATA, "mimeType": "a/b"}},
 ]
@@ -157,10 +158,11 @@ def test_large_attachments_keep_lines_short(block: dict[str, Any]) -> None:
     updates = told(prompt(block))
     assert {u["content"]["type"] for u in updates} == {"text"}
     words = "".join(u["content"]["text"] for u in updates)
-    assert "image/png" in words or "/a." in words
+    assert "image/png" in words or "audio/wav" in words or "/a." in words
 
 
 def test_small_attachments_come_as_they_were() -> None:
     small = [{"type": "image", "mimeType": "image/png", "data": "AAAA"},
+             {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
              {"type": "resource_link", "name": "a", "uri": "file:///a"}]  # fmt: skip
     assert [u["content"] for u in told(prompt(*small))] == small

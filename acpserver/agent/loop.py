@@ -39,7 +39,7 @@ from acpserver.llm.types import (
     Waiting,
 )
 from acpserver.options import effort
-from acpserver.prompts import check_images
+from acpserver.prompts import check_attachments
 from acpserver.records import Record
 from acpserver.session import Session, Turn
 from acpserver.tools.base import Tool
@@ -111,9 +111,10 @@ class TurnLoop:
         return self.session.conversation.messages
 
     def _begin(self) -> None:
-        """Record the prompt; the first one gives the session its title. Raises `RpcError` for bad images."""
-        if self.models.info(self.session.model).images:
-            check_images(self.turn.prompt)
+        """Record the prompt; the first one gives the session its title. Raises `RpcError` for attachments
+        that the model cannot be sent."""
+        for kind, types in self.models.media_types(self.session.model).items():
+            check_attachments(self.turn.prompt, kind, types)
         damaged = self.session.unreported_damage()
         if damaged:
             lines = "One damaged line" if damaged == 1 else f"{damaged} damaged lines"
@@ -196,6 +197,7 @@ class TurnLoop:
             effort(self.session, self.models),
             info.images,
             info.context_window or self.config.context_window,
+            audio=info.audio,
         )
 
     def _cost(self, model: str, usage: Usage | None) -> float | None:

@@ -17,6 +17,7 @@ from acpserver.llm.names import fit_name
 from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.sse import SseDecoder
 from acpserver.llm.types import (
+    Audio,
     Endpoint,
     Image,
     Message,
@@ -28,6 +29,7 @@ from acpserver.llm.types import (
     ToolResult,
 )
 from acpserver.llm.wire import HttpRequest, join_url, make_headers, origin, post
+from acpserver.prompts import AUDIO_FORMATS
 
 _VERSION = re.compile(r"/v\d+(alpha|beta)?\d*(/|$)")
 _BUDGETED = re.compile(r"gemini-2\.5")  # thinks within a budget of tokens
@@ -42,11 +44,12 @@ class Gemini:
     """The dialect of Google's generative language API."""
 
     streams_json = False
+    audio_formats: tuple[str, ...] = ("wav", "mp3", "aiff", "aac", "ogg", "flac")
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = _url(endpoint, f"/{_path(request.model)}:streamGenerateContent", "alt=sse")
-        history = history_for(request, origin(endpoint, request.model))
+        history = history_for(request, origin(endpoint, request.model), self.audio_formats)
         body: dict[str, object] = {"contents": _contents(history, bool(_SIGNS.search(request.model)))}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
@@ -168,6 +171,9 @@ def _question(message: Message, ids: dict[str, str]) -> list[dict[str, object]]:
             parts.append({"text": part.text})
         elif isinstance(part, Image):
             parts.append({"inlineData": {"mimeType": part.mime, "data": part.data}})
+        elif isinstance(part, Audio):  # each format has one name there
+            mime = f"audio/{AUDIO_FORMATS[part.mime]}"
+            parts.append({"inlineData": {"mimeType": mime, "data": part.data}})
         elif isinstance(part, ToolResult):
             response = {"error" if part.is_error else "output": part.text}
             answer: dict[str, object] = {"name": fit_name(part.name), "response": response}

@@ -32,16 +32,26 @@ def details_of(entry: dict[str, object]) -> ModelDetails:
     """What an entry says in any of the usual members."""
     window = _first(entry, _WINDOW)
     window = window or fields.count(fields.record(entry, "meta"), "n_ctx_train")  # llama.cpp
-    inputs = fields.record(entry, "architecture").get("input_modalities")  # OpenRouter
-    parameters = entry.get("supported_parameters")
+    able = entry.get("capabilities")  # a list at Ollama, switches at Mistral
+    inputs = fields.record(entry, "architecture").get("input_modalities", able)  # OpenRouter
+    parameters = entry.get("supported_parameters", able)
     return ModelDetails(
         window or None,
-        "image" in inputs if isinstance(inputs, list) else None,
-        "tools" in parameters if isinstance(parameters, list) else None,
-        "reasoning" in parameters if isinstance(parameters, list) else None,
+        _says(inputs, "image", "vision"),
+        _says(parameters, "tools", "function_calling"),
+        _says(parameters, "reasoning", "thinking") if isinstance(parameters, list) else None,
         _first(entry, _OUTPUT) or _first(fields.record(entry, "top_provider"), _OUTPUT) or None,
         fields.count(entry, "created") or None,
+        _says(inputs, "audio"),
     )
+
+
+def _says(told: object, *names: str) -> bool | None:
+    """Whether something that has one of these names is listed, or switched on; None when neither is told."""
+    if isinstance(told, list):
+        return any(name in told for name in names)
+    switches = [told[name] for name in names if name in told] if isinstance(told, dict) else []
+    return switches[0] if switches and isinstance(switches[0], bool) else None
 
 
 def _first(entry: dict[str, object], keys: tuple[str, ...]) -> int:

@@ -1,7 +1,8 @@
 """The Ollama dialect: a history becomes the body of `POST /api/chat`, whose answer is JSON Lines.
 
 Pure; any thread. Arguments travel as objects, calls may have no ids, results follow in the order of the calls
-and name their tool. Written after Ollama's public documentation.
+and name their tool. Written after Ollama's public documentation, which does not speak of audio: a WAV file
+goes where images go, and is known by its first bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from acpserver.llm.names import fit_name
 from acpserver.llm.ndjson import NdjsonDecoder
 from acpserver.llm.pairing import history_for, turn_start
 from acpserver.llm.types import (
+    Audio,
     Endpoint,
     Image,
     Message,
@@ -42,6 +44,7 @@ class Ollama:
     """The dialect of Ollama's own API."""
 
     streams_json = True
+    audio_formats: tuple[str, ...] = ("wav",)
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
@@ -80,10 +83,7 @@ class Ollama:
             raise ValueError("no model")
         facts = fields.record(value, "model_info")
         window = next((fields.count(facts, key) for key in facts if key.endswith(".context_length")), 0)
-        able = value.get("capabilities")
-        if not isinstance(able, list):
-            return ModelDetails(window or None)
-        return ModelDetails(window or None, "vision" in able, "tools" in able, "thinking" in able)
+        return listing.details_of(value)._replace(context_window=window or None)
 
     def decoder(self) -> NdjsonDecoder:
         """A decoder for one streamed answer."""
@@ -137,7 +137,7 @@ def _messages(request: ModelRequest, me: str) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
-    history = history_for(request, me)
+    history = history_for(request, me, Ollama.audio_formats)
     start = turn_start(history)
     for position, message in enumerate(history):
         if message.role == "tool":
@@ -153,7 +153,7 @@ def _messages(request: ModelRequest, me: str) -> list[dict[str, object]]:
 
 def _message(message: Message, in_turn: bool) -> dict[str, object]:
     found: dict[str, object] = {"role": message.role, "content": message.text}
-    images = [part.data for part in message.parts if isinstance(part, Image)]
+    images = [part.data for part in message.parts if isinstance(part, (Image, Audio))]
     if images:
         found["images"] = images
     if message.tool_calls:

@@ -14,17 +14,29 @@ from acpserver.llm.listing import ListedModels
 from acpserver.llm.names import fit_id, fit_name
 from acpserver.llm.openai_answer import OpenAiParser
 from acpserver.llm.openai_servers import Server, server_at
-from acpserver.llm.pairing import history_for, turn_start
+from acpserver.llm.pairing import has_attachments, history_for, turn_start
 from acpserver.llm.sse import SseDecoder
-from acpserver.llm.types import Endpoint, Image, Message, ModelRequest, Opaque, Text, ToolCall, ToolResult
+from acpserver.llm.types import (
+    Audio,
+    Endpoint,
+    Image,
+    Message,
+    ModelRequest,
+    Opaque,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from acpserver.llm.verdicts import OTHER_LIMIT
 from acpserver.llm.wire import HttpRequest, function_tools, join_url, make_headers, origin, post
+from acpserver.prompts import AUDIO_FORMATS
 
 
 class OpenAi(ListedModels):
     """The dialect of every server with an OpenAI-compatible /chat/completions."""
 
     streams_json = False
+    audio_formats: tuple[str, ...] = ("wav", "mp3")
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
@@ -76,7 +88,7 @@ def _messages(request: ModelRequest, me: str, server: Server) -> list[dict[str, 
     messages: list[dict[str, object]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
-    history = history_for(request, me)
+    history = history_for(request, me, OpenAi.audio_formats)
     start = turn_start(history)
     for position, message in enumerate(history):
         if message.role == "tool":
@@ -84,7 +96,7 @@ def _messages(request: ModelRequest, me: str, server: Server) -> list[dict[str, 
         elif message.role == "assistant":
             messages.append(_answer(message, server, server.remembers or position > start))
         else:
-            messages.append({"role": message.role, "content": _content(message)})
+            messages.append({"role": message.role, "content": _content(message, server)})
     return messages
 
 
@@ -115,18 +127,27 @@ def _answer(message: Message, server: Server, with_reasoning: bool) -> dict[str,
     return found
 
 
-def _content(message: Message) -> object:
-    """The user's text, or a list of parts when there are images."""
-    if not any(isinstance(part, Image) for part in message.parts):
+def _content(message: Message, server: Server) -> object:
+    """The user's text, or a list of parts when there are images or recordings."""
+    if not has_attachments(message):
         return message.text
     parts: list[object] = []
     for part in message.parts:
         if isinstance(part, Image):
             url = f"data:{part.mime};base64,{part.data}"
             parts.append({"type": "image_url", "image_url": {"url": url}})
+        elif isinstance(part, Audio):
+            parts.append({"type": "input_audio", "input_audio": _audio(part, server)})
         elif isinstance(part, Text) and part.text:
             parts.append({"type": "text", "text": part.text})
     return parts
+
+
+def _audio(part: Audio, server: Server) -> object:
+    if server.audio == "text":
+        return part.data
+    data = f"data:;base64,{part.data}" if server.audio == "url" else part.data
+    return {"data": data, "format": AUDIO_FORMATS[part.mime]}
 
 
 def _tool_call(call: ToolCall, server: Server) -> dict[str, object]:

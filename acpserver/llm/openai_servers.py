@@ -53,6 +53,9 @@ class Server(NamedTuple):
     call_id: re.Pattern[str] = _ANY_ID
     """The ids of tool calls that it accepts."""
     id_length: int = 24
+    audio: str = ""
+    """How it is given a recording: as OpenAI documents it, as nothing but its base64 ("text"), or with a data
+    URL in the place of that ("url")."""
     key_header: str = "Authorization"
     scheme: str = "Bearer "
 
@@ -75,12 +78,13 @@ SERVERS: dict[str, Server] = {
         own_reasoning="reasoning_content",
         remembers=True,
     ),
-    "dashscope": Server(effort=_QWEN, efforts=(("qwen3.8", _QWEN_3_8),)),
+    "dashscope": Server(effort=_QWEN, efforts=(("qwen3.8", _QWEN_3_8),), audio="url"),
     "mistral": Server(
         asks_for_usage=False,
         efforts=(("mistral-small", _ON_OR_OFF), ("mistral-medium", _ON_OR_OFF)),
         call_id=re.compile("[A-Za-z0-9]{9}"),
         id_length=9,
+        audio="text",
     ),
     "groq": Server(limit="max_completion_tokens"),
     "vllm": Server(own_reasoning="reasoning"),

@@ -7,22 +7,24 @@ it, and would do so for ever. What only another model understands is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from acpserver.llm.types import Image, Message, ModelRequest, Opaque, Part, Text, ToolResult
-from acpserver.prompts import image_marker
+from acpserver.llm.types import Audio, Image, Message, ModelRequest, Opaque, Part, Text, ToolResult
+from acpserver.prompts import AUDIO_FORMATS, marker
 
 NO_RESULT = "No result: the call was interrupted before it ended."
 NO_TEXT = "(no text)"
 """What a model reads of a prompt that says nothing: servers refuse a blank one, and it keeps its place."""
 
 
-def history_for(request: ModelRequest, origin: str) -> list[Message]:
-    """The messages of `request`, paired, as the model that `origin` names may read them."""
+def history_for(request: ModelRequest, origin: str, audio_formats: Container[str] = ()) -> list[Message]:
+    """The messages of `request`, paired, as the model that `origin` names may read them. `audio_formats` are
+    those that its dialect can send."""
+    heard = audio_formats if request.audio else ()
     messages = []
     for message in request.messages:
         parts = tuple(
-            _seen(part, request.images)
+            _taken(part, request.images, heard)
             for part in message.parts
             if not isinstance(part, Opaque) or part.origin == origin
         )
@@ -30,8 +32,13 @@ def history_for(request: ModelRequest, origin: str) -> list[Message]:
     return paired(messages)
 
 
-def _seen(part: Part, images: bool) -> Part:
-    return Text(image_marker(part.mime)) if isinstance(part, Image) and not images else part
+def _taken(part: Part, images: bool, audio_formats: Container[str]) -> Part:
+    """The part, or the marker that stands for what the model does not take."""
+    if isinstance(part, Image) and not images:
+        return Text(marker("image", part.mime))
+    if isinstance(part, Audio) and AUDIO_FORMATS[part.mime] not in audio_formats:
+        return Text(marker("audio", part.mime))
+    return part
 
 
 def paired(messages: Sequence[Message]) -> list[Message]:
@@ -51,8 +58,8 @@ def paired(messages: Sequence[Message]) -> list[Message]:
                 Message("tool", tuple(_result(results, call.id, call.name) for call in message.tool_calls))
             )
         elif message.role == "user":
-            has_image = any(isinstance(part, Image) for part in message.parts)
-            out.append(message if has_image or message.text.strip() else Message("user", (Text(NO_TEXT),)))
+            is_empty = not (has_attachments(message) or message.text.strip())
+            out.append(message if not is_empty else Message("user", (Text(NO_TEXT),)))
         elif message.text:
             out.append(message)
     return out
@@ -72,6 +79,11 @@ def _results(messages: Sequence[Message], start: int) -> dict[str, ToolResult]:
 
 def _result(results: dict[str, ToolResult], call_id: str, name: str) -> ToolResult:
     return results.get(call_id) or ToolResult(call_id, name, NO_RESULT, is_error=True)
+
+
+def has_attachments(message: Message) -> bool:
+    """Whether a user's message holds more than text."""
+    return any(isinstance(part, (Image, Audio)) for part in message.parts)
 
 
 def turn_start(messages: Sequence[Message]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from acpserver import provider_setup
@@ -16,9 +16,11 @@ from acpserver.cancel import CancelFlag
 from acpserver.catalog import ModelInfo, Price
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import Cancelled, ProviderError
+from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.offline import OfflineModel
 from acpserver.llm.types import Endpoint, ModelDetails, Provider
+from acpserver.prompts import AUDIO_FORMATS, IMAGE_TYPES
 from acpserver.provider_setup import ProviderSetup
 
 log = logging.getLogger(__name__)
@@ -96,8 +98,7 @@ class Models:
         setup, name = self._find(model)
         if setup is None:
             return OFFLINE_INFO
-        listed = self._listed.get(setup.name, {}).get(name, ModelDetails())
-        shown = self._shown.get((setup.base_url, name), listed)
+        shown = self._shown.get((setup.base_url, name)) or self._in_list(setup, name)
         return _with_details(setup, name, self._config.context_window, shown)
 
     def learn(self, model: str, cancel: CancelFlag) -> None:
@@ -114,7 +115,7 @@ class Models:
                 told = provider.model_details(name, flag)
         except Cancelled:
             cancel.check()
-            told = ModelDetails()  # too slow: the next call does not wait again
+            told = self._in_list(setup, name)  # too slow: the next call does not wait again
         except ProviderError as error:  # it costs no time to ask again at the next call
             log.info("what there is to know of %s: %s", model, error)
             return
@@ -122,6 +123,15 @@ class Models:
             provider.close()
         with self._changing:
             self._shown[setup.base_url, name] = told
+
+    def media_types(self, model: str) -> dict[str, Sequence[str]]:
+        """The media types that a model can be sent, for each kind that it takes: "image", "audio"."""
+        info, dialect = self.info(model), self.dialect(model)
+        found: dict[str, Sequence[str]] = {"image": IMAGE_TYPES} if info.images else {}
+        formats = DIALECTS[dialect].audio_formats if info.audio and dialect else ()
+        if formats:
+            found["audio"] = [mime for mime, name in AUDIO_FORMATS.items() if name in formats]
+        return found
 
     def dialect(self, model: str) -> str:
         """How the model's server is spoken to; "" for the offline model."""
@@ -182,6 +192,9 @@ class Models:
     def _configured(self, name: str) -> ProviderSetup:
         return {one.name: one for one in self._config.providers}[name]
 
+    def _in_list(self, setup: ProviderSetup, name: str) -> ModelDetails:
+        return self._listed.get(setup.name, {}).get(name, ModelDetails())
+
     def _find(self, model: str) -> tuple[ProviderSetup | None, str]:
         """The usable provider of a model, and its name there."""
         usable = self._table.usable
@@ -234,6 +247,7 @@ def _with_details(
     return info._replace(
         images=info.images if details.images is None else details.images,
         thinking=info.thinking if details.thinks is None else details.thinks,
+        audio=info.audio if details.audio is None else details.audio,
     )
 
 

@@ -37,6 +37,13 @@ class Image(NamedTuple):
     data: str
 
 
+class Audio(NamedTuple):
+    """A recording in a user's message: its media type (see `prompts.AUDIO_FORMATS`) and bytes in base64."""
+
+    mime: str
+    data: str
+
+
 class Opaque(NamedTuple):
     """What one model wants back unchanged, at this place, and nobody else understands: signed or encrypted
     reasoning. A part of an answer, and the event that brings it.
@@ -71,7 +78,7 @@ class ToolResult(NamedTuple):
     is_error: bool = False
 
 
-Part: TypeAlias = "Text | Thought | Image | Opaque | ToolCall | ToolResult"
+Part: TypeAlias = "Text | Thought | Image | Audio | Opaque | ToolCall | ToolResult"
 
 
 class Message(NamedTuple):
@@ -111,6 +118,7 @@ class ModelRequest(NamedTuple):
     images: bool = False  # the model takes images; else it reads that there was one
     context_window: int | None = None  # tokens, for servers that must be told (Ollama)
     learned: frozenset[str] = frozenset()  # what refusals have taught (`verdicts.lessons`)
+    audio: bool = False  # as `images`, for recordings
 
 
 class ModelDetails(NamedTuple):
@@ -122,6 +130,7 @@ class ModelDetails(NamedTuple):
     thinks: bool | None = None
     output_limit: int | None = None  # tokens of one answer
     created: int | None = None  # seconds since 1970
+    audio: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,10 @@ _SETTINGS = "Check the model name and its settings."
 _CREDIT = "Check the credit of the account."
 _WAIT = "Wait a little, then send the prompt again."
 _LATER = "The server has a problem: send the prompt again later."
-_NO_EYES = "This model takes no images: choose another one, or start a new session without images."
+_NO_SENSE = (
+    "This model takes no images, or no audio: choose another one, or start a new session without what it "
+    "cannot take."
+)
 _SHORTEN = (
     "The conversation is too long for this model: start a new session, shorten the prompt, or use a model "
     "with a larger context."
@@ -55,7 +58,10 @@ _NO_CREDIT = (
     r"insufficient_quota|billing_hard_limit|billing_error|credit balance is too low|insufficient balance"
     r"|exceeded_current_quota_error"
 )
-_BLIND = r"image input is not supported|(?:does not|doesn't) support (?:image|vision)|support image input"
+_SENSELESS = (
+    r"(?:image|audio) input is not supported|(?:does not|doesn't) support (?:image|vision|audio)"
+    r"|support image input|support input audio"  # OpenRouter
+)
 _QUOTA = r"exceeded your current quota"  # OpenAI: the credit is used up. Gemini: perhaps only this minute's
 _LIMITED = r"rate.?limit|too many requests|resource_exhausted"
 _PASSING = r"overload|unavailable|server_error|timeout|internal|api_error|deadline_exceeded"
@@ -78,7 +84,7 @@ _PASSES = Verdict("server", True, _LATER)
 RULES = (
     _Rule(Verdict("context", False, _SHORTEN), _in(413)),
     _Rule(Verdict("context", False, _SHORTEN), _in(0, 400, 422, 500), _TOO_LONG),
-    _Rule(Verdict("request", False, _NO_EYES), _in(0, 400, 404, 415, 422, 500), _BLIND),
+    _Rule(Verdict("request", False, _NO_SENSE), _in(0, 400, 404, 415, 422, 500), _SENSELESS),
     _Rule(Verdict("rate_limit", False, _CREDIT), _in(0, 400, 402, 403, 429), _NO_CREDIT),
     _Rule(Verdict("auth", False, KEY), _in(401, 403)),
     _Rule(Verdict("auth", False, KEY), _in(0, 400), _BAD_KEY),

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 
-from tests.fakes.openai_rules import text_problems
+from tests.fakes.openai_rules import is_base64, text_problems
 from tests.fakes.signing import sign
 
 _KEYS = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 _SETTINGS = {"maxOutputTokens", "thinkingConfig", "temperature"}
 _THINKING = {"includeThoughts", "thinkingBudget", "thinkingLevel"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_MEDIA = {"image": ("png", "jpeg", "gif", "webp"), "audio": ("wav", "mp3", "aiff", "aac", "ogg", "flac")}
 _FOREIGN = "skip_thought_signature_validator"
 
 
@@ -87,6 +88,12 @@ def _part(at: int, role: str, part: dict) -> list[str]:
     found = []
     if data == ["text"] and not part["text"] and "thoughtSignature" not in part:
         found.append(f"contents[{at}]: empty text parameter")
+    if data == ["inlineData"]:
+        kind, _, name = str(part["inlineData"].get("mimeType")).partition("/")
+        if part["inlineData"].keys() != {"mimeType", "data"} or name not in _MEDIA.get(kind, ()):
+            found.append(f"contents[{at}]: Unsupported MIME type: {kind}/{name}")
+        if not is_base64(part["inlineData"].get("data")):
+            found.append(f"contents[{at}]: Base64 decoding failed")
     if data == ["functionCall"]:
         call = part["functionCall"]
         if not _NAME.fullmatch(call.get("name", "")) or not isinstance(call.get("args"), dict):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 
-from tests.fakes.openai_rules import text_problems, tool_problems
+from tests.fakes.openai_rules import is_base64, text_problems, tool_problems
 
 _KEYS = {"model", "messages", "tools", "stream", "think", "options", "format", "keep_alive"}
+_FIRST_BYTES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"GIF8", b"RIFF")  # RIFF: WebP, and WAV for models that hear
 _OPTIONS = {"num_ctx", "num_predict", "temperature"}
 _MEMBERS = {
     "system": {"role", "content"},
@@ -55,8 +56,11 @@ def _messages(messages: list[dict]) -> list[str]:
         for call in message.get("tool_calls", []):
             if not isinstance(call["function"].get("arguments"), dict):
                 found.append(f"messages[{at}]: arguments are no object")
-        for image in message.get("images", []):
-            base64.b64decode(image, validate=True)
+        found += [
+            f"messages[{at}]: image: unknown format"
+            for image in message.get("images", [])
+            if not is_base64(image) or base64.b64decode(image)[:4] not in _FIRST_BYTES
+        ]
         if not (message.get("content") or message.get("images") or message.get("tool_calls")):
             found.append(f"messages[{at}]: empty")
     if waiting:

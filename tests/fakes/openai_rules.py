@@ -5,6 +5,7 @@ Stricter than any one real server: what passes here passes everywhere.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 
@@ -122,10 +123,32 @@ def _messages(messages: object) -> list[str]:
 
 def _is_content(content: object) -> bool:
     if isinstance(content, list):
-        return bool(content) and all(
-            isinstance(part, dict) and _is_text(part.get("type")) for part in content
-        )
+        return bool(content) and all(isinstance(part, dict) and _is_part(part) for part in content)
     return _is_text(content)
+
+
+def _is_part(part: dict) -> bool:
+    """One part of a content, each kind with exactly the members that it has at OpenAI."""
+    kind, value = part.get("type"), part.get(str(part.get("type")))
+    if part.keys() != {"type", kind}:
+        return False
+    if kind == "text":
+        return _is_text(value)
+    if not isinstance(value, dict):
+        return False
+    if kind == "image_url":
+        head, _, data = str(value.get("url")).partition(";base64,")
+        return value.keys() == {"url"} and head.startswith("data:image/") and is_base64(data)
+    good = value.keys() == {"data", "format"} and value["format"] in ("wav", "mp3")
+    return kind == "input_audio" and good and is_base64(value["data"])
+
+
+def is_base64(data: object) -> bool:
+    """Whether this is base64 in its strict form, and not empty."""
+    try:
+        return isinstance(data, str) and bool(base64.b64decode(data, validate=True))
+    except ValueError:
+        return False
 
 
 def _calls(calls: object, used: set[str]) -> tuple[list[str], list[str]]:
