@@ -1,8 +1,9 @@
-"""Real bytes of model servers, replayed: the same events whole, byte by byte and at random cuts.
+"""The bytes of model servers, replayed: the same events whole, byte by byte and at random cuts.
 
 `captures/VENDOR/` holds chat completions, `captures/VENDOR/DIALECT/` the other APIs, both recorded with
 `record_captures.py`. llama.cpp and the LiteLLM proxy before it are real servers with a real model. The cases
-`mock_*` come from aimock, a mock of the vendors' APIs, made by its author after their documentation.
+`mock_*` come from aimock, a mock of the vendors' APIs, made by its author after their documentation. The
+cases `doc_*` are not recorded: they are written after the vendors' public documentation.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from acpserver.llm.types import (
     Finish,
     Message,
     ModelRequest,
+    Opaque,
     Text,
     TextDelta,
     ThoughtDelta,
@@ -74,6 +76,58 @@ FACTS = {
         None,
     ),
 }
+FACTS |= {
+    "doc_deepseek_think_call": ("tool_calls", [PARIS], False, True, True),
+    "doc_mistral_think": ("stop", [], True, True, True),
+    "doc_openrouter_think_call": ("tool_calls", [PARIS], False, True, True),
+    "doc_kimi_plain": ("stop", [], True, False, True),
+    "doc_signed_think_call": ("tool_calls", [PARIS], None, True, True),
+    "doc_pause": ("pause", [], True, False, True),
+    "doc_encrypted_think_call": ("tool_calls", [PARIS], False, True, True),
+}
+DETAIL = {
+    "type": "reasoning.text",
+    "format": "anthropic-claude-v1",
+    "index": 0,
+    "text": "The city is Paris.",
+    "signature": "c2lnbmVk",
+}
+# What they hold beside that: what goes back unchanged, and the usage.
+KEPT: dict[str, tuple[list[dict], Usage]] = {
+    "openai/doc_deepseek_think_call": (
+        [{"reasoning_content": "The city is Paris."}],
+        Usage(300, 40, 256, 12),
+    ),
+    "openai/doc_mistral_think": ([], Usage(20, 30)),
+    "openai/doc_openrouter_think_call": (
+        [{"reasoning_details": [DETAIL]}],
+        Usage(300, 40, 100, 12, 150),
+    ),
+    "openai/doc_kimi_plain": ([], Usage(20, 5, 16)),
+    "anthropic/doc_signed_think_call": (
+        [
+            {"type": "thinking", "thinking": "The city is Paris.", "signature": "c2lnbmVk"},
+            {"type": "redacted_thinking", "data": "aGlkZGVu"},
+        ],
+        Usage(1_212, 60, 1_000, written_tokens=200),
+    ),
+    "anthropic/doc_pause": ([], Usage(12, 9)),
+    "gemini/doc_signed_think_call": (
+        [{"functionCall": {"id": "fc_1", "thoughtSignature": "c2lnbmVk"}}],  # joined with its call again
+        Usage(50, 40, 20, 30),
+    ),
+    "openai-responses/doc_encrypted_think_call": (
+        [
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "The city is Paris."}],
+                "encrypted_content": "c2VhbGVk",
+            }
+        ],
+        Usage(300, 40, 100, 12, 150),
+    ),
+}
 # What one server does differently: finish reason.
 ODD = {
     "llamacpp/openai-responses/length": "stop",  # it says "completed" at the limit
@@ -89,6 +143,9 @@ ERRORS = {
     "mock_error_529": ("server", 529, "Overloaded"),
     "mock_error_too_long": ("context", 400, "prompt is too long"),
     "mock_failed": ("server", 0, "no reason given"),
+    "doc_vllm_too_long": ("context", 400, "maximum context length"),
+    "doc_lmstudio_too_long": ("context", 0, "n_keep"),
+    "doc_overloaded": ("server", 0, "Overloaded"),
 }
 
 
@@ -107,12 +164,17 @@ def llm() -> Iterator[FakeLlm]:
         yield server
 
 
-def replay(llm: FakeLlm, *pieces: bytes, dialect: str = "openai") -> list[Event]:
+def server_of(path: Path) -> str:
+    """The server whose answer it is, where that has a name in the table of the dialect."""
+    return next((name for name in ("deepseek", "mistral", "openrouter") if f"doc_{name}" in path.stem), "")
+
+
+def replay(llm: FakeLlm, *pieces: bytes, dialect: str = "openai", server: str = "") -> list[Event]:
     """The events of a raw response that arrives in these pieces; neighbouring deltas are joined."""
     llm.use(dialect)
     llm.script(raw(*pieces))
     joined: list[Event] = []
-    provider = HttpProvider(Endpoint(llm.base_url, dialect), Policy(attempts=1))
+    provider = HttpProvider(Endpoint(llm.base_url, dialect, server=server), Policy(attempts=1))
     for event in provider.stream(ASKED, CancelFlag()):
         last = joined[-1] if joined else None
         if isinstance(event, (TextDelta, ThoughtDelta)) and type(last) is type(event):
@@ -135,18 +197,39 @@ def test_every_capture_has_its_facts() -> None:
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem in FACTS], ids=name_of)
 def test_an_answer_is_the_same_at_every_cut(llm: FakeLlm, path: Path) -> None:
-    data, dialect = path.read_bytes(), dialect_of(path)
-    whole = replay(llm, data, dialect=dialect)
+    data, dialect, server = path.read_bytes(), dialect_of(path), server_of(path)
+    whole = replay(llm, data, dialect=dialect, server=server)
     finish, calls, has_text, has_thoughts, has_usage = FACTS[path.stem]
     assert whole[-1] == Finish(ODD.get(name_of(path), finish))
     assert [(event.name, event.arguments) for event in whole if isinstance(event, ToolCall)] == calls
-    assert any(isinstance(event, TextDelta) for event in whole) is has_text
+    if has_text is not None:
+        assert any(isinstance(event, TextDelta) for event in whole) is has_text
     assert any(isinstance(event, ThoughtDelta) for event in whole) is has_thoughts
     if has_usage is not None:
         assert any(isinstance(event, Usage) and event.output_tokens > 0 for event in whole) is has_usage
-    assert replay(llm, *(data[at : at + 1] for at in range(len(data))), dialect=dialect) == whole
+    bytewise = (data[at : at + 1] for at in range(len(data)))
+    assert replay(llm, *bytewise, dialect=dialect, server=server) == whole
     for seed in range(3):
-        assert replay(llm, *random_cuts(data, seed), dialect=dialect) == whole
+        assert replay(llm, *random_cuts(data, seed), dialect=dialect, server=server) == whole
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_goes_back_and_what_it_counts(llm: FakeLlm, name: str) -> None:
+    path = CAPTURES / "written" / f"{name}.http"
+    events = replay(llm, path.read_bytes(), dialect=dialect_of(path), server=server_of(path))
+    kept, usage = KEPT[name]
+    assert [event.data for event in events if isinstance(event, Opaque)] == kept
+    assert [event for event in events if isinstance(event, Usage)] == [usage]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_sample_says_where_it_is_from(path: Path) -> None:
+    """None that was written by hand, or came from a mock, passes for a recording of a real server."""
+    vendor = path.relative_to(CAPTURES).parts[0]
+    head = path.read_bytes().partition(b"\r\n\r\n")[0]
+    assert (b"X-Sample: written" in head) is (vendor == "written") is path.stem.startswith("doc_")
+    assert (vendor == "aimock") is path.stem.startswith("mock_")
+    assert f"`{vendor}`" in (CAPTURES / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem in ERRORS], ids=name_of)
