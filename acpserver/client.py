@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from acpserver import jsontext
 from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ConnectionClosed, RpcError, ToolError
+from acpserver.rpc.call import Call
 from acpserver.rpc.connection import Connection, Late
 from acpserver.tools.content import safe_cut
 
@@ -159,29 +160,30 @@ class Client:
         except RpcError as error:
             raise ToolError(f"The editor refused {method}: {error.details[:500]}") from error
 
-    def updates(self, session_id: str, story: Story, cancel: CancelFlag) -> TurnUpdates:
-        """The updates of one turn, or of one replay; `story` keeps the two apart (`Session.story`)."""
-        return TurnUpdates(self._connection, session_id, story, cancel, self.can("session", "notices"))
+    def updates(self, session_id: str, story: Story, call: Call) -> TurnUpdates:
+        """The updates of one prompt, or of one load; `story` keeps the two apart (`Session.story`)."""
+        return TurnUpdates(self._connection, session_id, story, call, self.can("session", "notices"))
 
 
 class TurnUpdates:
-    """Sends the updates of one turn, in order, waiting while the client is far behind."""
+    """Sends the updates of one turn, in order, waiting while the client is far behind; none once the turn was
+    answered."""
 
-    def __init__(
-        self, connection: Connection, session_id: str, story: Story, cancel: CancelFlag, notices: bool
-    ):
+    def __init__(self, connection: Connection, session_id: str, story: Story, call: Call, notices: bool):
         self._connection = connection
         self._session_id = session_id
         self._story = story
-        self._cancel = cancel
+        self._call = call
         self._notices = notices
         self._last: _TextLine | None = None
 
     def send(self, update: Update, checked: bool = False) -> None:
         """Send any update; `checked` as in `Connection.notify`."""
-        self._connection.wait_for_room(self._cancel)
+        self._connection.wait_for_room(self._call.cancel)
         with self._story:
             self._last = None
+            if self._call.answered:
+                return
             params: Update = {"sessionId": self._session_id, "update": update}
             self._connection.notify("session/update", params, checked)
 
@@ -199,12 +201,14 @@ class TurnUpdates:
     def text(self, kind: str, message_id: str, text: str) -> None:
         """Send text of a message; `kind` is "agent_message_chunk" or "agent_thought_chunk"."""
         with self._story:
+            if self._call.answered:
+                return
             last = self._last
             if last and last.key == (kind, message_id) and len(text) <= last.room:
                 if self._connection.extend(last, text):
                     return
             for piece in split_text(text):
-                self._connection.wait_for_room(self._cancel)
+                self._connection.wait_for_room(self._call.cancel)
                 self._last = line = _TextLine(self._session_id, kind, message_id, piece)
                 self._connection.put_growing(line, "session/update", line.params)
 

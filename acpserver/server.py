@@ -59,7 +59,10 @@ class Server:
         self._auth = AuthMethods(config, self.models, load, secrets, self._offer_changed)
         self._providers = ProviderMethods(self.models, secrets, self._offer_changed)
         tools = builtin_tools(self.children)
-        self._turns = Turns(self.models, tools, lambda: self._auth.config, lambda: self._editor, secrets)
+        self._turns = Turns(
+            *(self.models, tools, lambda: self._auth.config, lambda: self._editor, secrets),
+            self._sessions.tidy,
+        )
         self._control = WorkerPool("control", MOST_CONTROL)
 
     def handlers(self) -> dict[str, Handler]:
@@ -76,8 +79,8 @@ class Server:
             "session/resume": self._opening(methods.resume),
             "session/fork": self._opening(methods.fork),
             "session/list": self._controlled(methods.list),
-            "session/delete": self._controlled(methods.delete),
-            "session/close": self._controlled(methods.close),
+            "session/delete": self._controlled(lambda call: methods.delete(call, self._editor)),
+            "session/close": self._controlled(lambda call: methods.close(call, self._editor)),
             "session/prompt": self._prompt,
             "session/cancel": self._cancel,
             **self._options.handlers(),

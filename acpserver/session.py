@@ -75,7 +75,8 @@ class Session:
         self.last_used = time.monotonic()
         self.story = threading.RLock()
         """Held while the file is used, while a record and the update that tells it go out together, and
-        for a whole replay: so a replay in mid-turn tells each thing once. Never taken by the reader."""
+        for a whole replay: so a replay in mid-turn tells each thing once. Never taken by the reader. A turn
+        or a replay may wait under it for a slow client; who waits for it then waits for the same client."""
         self.unfinished: Callable[[], list[dict[str, object]]] | None = None
         """While a turn runs here: the updates that tell what it has shown and not recorded yet."""
         self.told_models: list[tuple[str, str]] | None = None
@@ -176,7 +177,8 @@ class Session:
         chosen = self._chosen.get(option)
         if chosen:
             return chosen[-1]
-        options = self._kept_options if self._conversation is None else None
+        conversation = self._conversation  # read once: another thread may unload it
+        options = conversation.options if conversation else self._kept_options
         return (self.conversation.options if options is None else options).get(option, default)
 
     def choose(self, option: str, value: str) -> None:
@@ -210,12 +212,12 @@ class Session:
         self._told_permissions = permissions
         return permissions.remarks
 
-    def use_servers(self, servers: McpServers) -> McpServers | None:
-        """Take the MCP servers of the request that opens the session. Returns those that are not in use
-        afterwards: the ones before, or these when the ones before are the same."""
+    def use_servers(self, servers: McpServers | None) -> McpServers | None:
+        """Take the MCP servers of the request that opens the session, None when it ends. Returns those that
+        are not in use afterwards: the ones before, or these when the ones before are the same."""
         with self._servers_lock:
             before = self.servers
-            if before is not None and before.specs == servers.specs:
+            if before is not None and servers is not None and before.specs == servers.specs:
                 return servers
             self.servers = servers
             return before
@@ -278,11 +280,14 @@ class Session:
         with self._turns_lock:
             return self._served
 
+    def turns(self) -> list[Turn]:
+        """The turns that run or wait now."""
+        with self._turns_lock:
+            return [turn for turn in (self._running, *self._waiting) if turn is not None]
+
     def cancel(self, reason: str) -> None:
         """Set the flag of every turn that runs or waits now; a later one is not touched (rule C5)."""
-        with self._turns_lock:
-            turns = [turn for turn in (self._running, *self._waiting) if turn is not None]
-        for turn in turns:
+        for turn in self.turns():
             turn.cancel.set(reason)
 
     def wait_idle(self, timeout: float) -> bool:

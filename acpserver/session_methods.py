@@ -13,7 +13,9 @@ from acpserver.client import Client, Update
 from acpserver.config_file import Permissions
 from acpserver.conversation import Conversation
 from acpserver.errors import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
+from acpserver.llm.pairing import NO_RESULT
 from acpserver.llm.providers import Models
+from acpserver.llm.types import ToolResult
 from acpserver.mcp import McpServers
 from acpserver.options import session_state
 from acpserver.processes import Children
@@ -23,6 +25,7 @@ from acpserver.sessions import Sessions
 from acpserver.store import Entry
 
 LONGEST_TURN = 24 * 3600.0  # seconds that servers which a turn uses are kept for it
+
 CLOSE_SECONDS = 5.0  # how long close and delete wait for the turn that they cancelled
 
 CAPABILITIES: dict[str, object] = {
@@ -67,7 +70,7 @@ class SessionMethods:
         """Replay the whole conversation, then answer (rule S2)."""
         session = self._sessions.open(_session_id(call), *_folders(call))
         self._prepare(session, call)
-        updates = client.updates(session.id, session.story, call.cancel)
+        updates = client.updates(session.id, session.story, call)
         with session.story:
             for update in _told(session):
                 if call.cancel.is_set():
@@ -105,27 +108,34 @@ class SessionMethods:
         call.answer(result)
         self._sessions.sweep()
 
-    def close(self, call: Call) -> None:
-        """Cancel what runs, wait for its answer, forget the session; its file stays (rule S5)."""
+    def close(self, call: Call, client: Client) -> None:
+        """Cancel what runs, wait for its answer, forget the session; its file stays (rule S5).
+
+        A turn that does not end in `CLOSE_SECONDS` (nothing can stop a thread) is answered all the same, and
+        heard of no more. It keeps the file locked: loaded again, the session shows its call as failed, and a
+        prompt waits until it has ended.
+        """
         session = self._sessions.get(_session_id(call))
-        self._end(session, "session/close")
+        self._end(session, "session/close", client)
         session.file.sync()
         call.answer({})
 
-    def delete(self, call: Call) -> None:
+    def delete(self, call: Call, client: Client) -> None:
         """Close the session if it is open, and remove its file; twice is fine (rule S6)."""
         for session in self._sessions.using(_session_id(call)):
-            self._end(session, "session/delete")
+            self._end(session, "session/delete", client)
             session.file.delete()
         self._sessions.delete(_session_id(call))
         call.answer({})
 
-    def _end(self, session: Session, reason: str) -> None:
+    def _end(self, session: Session, reason: str, client: Client) -> None:
         with self._sessions.leaving(session):
             session.cancel(reason)
-            session.wait_idle(CLOSE_SECONDS)
-            if session.servers is not None:
-                session.servers.close()
+            if not session.wait_idle(CLOSE_SECONDS):
+                _abandon(session, client)
+            servers = session.use_servers(None)
+            if servers is not None:
+                servers.close()
 
     def _prepare(self, session: Session, call: Call) -> None:
         session.permissions = config_file.with_project(self._permissions(), session.cwd)
@@ -149,6 +159,16 @@ class SessionMethods:
             threading.Thread(target=_close_later, args=(session, unused), daemon=True).start()
         elif unused is not None:
             unused.close()
+
+
+def _abandon(session: Session, client: Client) -> None:
+    """Answer the turns that did not end when they were cancelled. Nothing is told of them any more."""
+    for turn in session.turns():
+        running = turn.running_call
+        if running is not None:
+            cut_off = ToolResult(running.id, running.name, NO_RESULT, is_error=True)
+            client.update(session.id, translate.tool_ended(cut_off, {}))
+        turn.call.answer({"stopReason": "cancelled"})
 
 
 def _close_later(session: Session, servers: McpServers) -> None:

@@ -65,8 +65,9 @@ class Sessions:
         session = self.peek(session_id)
         if session is not None and session.file.is_gone() and not session.busy:
             with self.leaving(session):  # deleted by another process
-                if session.servers is not None:
-                    session.servers.close()
+                servers = session.use_servers(None)
+                if servers is not None:
+                    servers.close()
             session = None
         if session is None:
             file = self._find(session_id, by_prefix)
@@ -126,7 +127,7 @@ class Sessions:
             return list(self._sessions.values())
 
     def tidy(self) -> None:
-        """Drop conversations that have been idle for long from memory."""
+        """Drop conversations that have been idle for long from memory. Not for the reader: it may wait."""
         limit = time.monotonic() - IDLE_SECONDS
         for session in self.all():
             if session.last_used < limit:

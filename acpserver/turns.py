@@ -30,7 +30,7 @@ MOST_TURNS = 256  # that run at once
 
 class Turns:
     """Runs turns. `config` gives the configuration as it was last read, `editor` the client, once it has
-    introduced itself."""
+    introduced itself; `tidy` is called now and then, when a session has no more turns."""
 
     def __init__(
         self,
@@ -39,12 +39,14 @@ class Turns:
         config: Callable[[], Config],
         editor: Callable[[], Client],
         secrets: Secrets,
+        tidy: Callable[[], None],
     ):
         self._models = models
         self._tools = tools
         self._secrets = secrets
         self._config = config
         self._editor = editor
+        self._tidy = tidy
         self._pool = WorkerPool("turn", MOST_TURNS)
 
     def add(self, session: Session, turn: Turn) -> None:
@@ -79,6 +81,7 @@ class Turns:
             turn.stop_clock()
             if turn.cancel.is_set():
                 session.file.sync()  # who cancels is waiting: there the disk comes after the answer
+        self._tidy()
 
     def _run(self, session: Session, turn: Turn) -> None:
         """One turn, with the session's file held against other processes; its answer comes last."""
@@ -110,23 +113,26 @@ class Turns:
         """All tools but those that the user or the project denies; the user is told what of the project's
         file does not hold."""
         for remark in session.untold_remarks():
-            self._editor().updates(session.id, session.story, turn.cancel).remark(remark)
+            self._editor().updates(session.id, session.story, turn.call).remark(remark)
         tools = {**self._tools, **self._server_tools(session, turn)}
         allowed = (tool for name, tool in tools.items() if name not in session.permissions.denied)
         return {tool.name: HidingTool(tool, self._secrets) for tool in allowed}
 
     def _server_tools(self, session: Session, turn: Turn) -> dict[str, Tool]:
         """The tools of the session's MCP servers; the user is told of servers that failed."""
-        if session.servers is None:
+        servers = session.servers
+        if servers is None:
             return {}
-        tools = session.servers.tools(turn.cancel)
-        for failure in session.servers.take_failures():
-            self._editor().updates(session.id, session.story, turn.cancel).remark(failure)
+        tools = servers.tools(turn.cancel)
+        for failure in servers.take_failures():
+            self._editor().updates(session.id, session.story, turn.call).remark(failure)
         return tools
 
     def _tell_waiting(self, session: Session, turn: Turn) -> None:
-        updates = self._editor().updates(session.id, session.story, turn.cancel)
-        updates.remark("Another process runs a turn in this session; this one waits for it.")
+        updates = self._editor().updates(session.id, session.story, turn.call)
+        updates.remark(
+            "Another turn runs in this session, of another process perhaps; this one waits for it."
+        )
 
 
 def prompt_result(reason: str, loop: TurnLoop, session: Session, turn: Turn) -> dict[str, object]:

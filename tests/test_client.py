@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 from acpserver.cancel import CancelFlag
 from acpserver.client import LONGEST_TEXT, Client, TurnUpdates, split_text
 from acpserver.errors import Cancelled
+from acpserver.rpc.call import Call, CallTable
 from acpserver.rpc.connection import Connection
 from acpserver.transports.stdio import LineReader, LineWriter
 
 TOOL_CALL: dict[str, object] = {"toolCallId": "c", "title": "t"}
 OPTIONS: list[dict[str, object]] = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+
+
+def a_prompt() -> Call:
+    """A prompt of the client that is not answered yet."""
+    replier: Any = None
+    return Call(CallTable(replier), "session/prompt", {}, 1)
 
 
 class Link:
@@ -38,7 +45,7 @@ class Link:
 
     def updates(self) -> TurnUpdates:
         """The updates of a turn that nothing else disturbs."""
-        return self.client.updates("s", threading.RLock(), CancelFlag())
+        return self.client.updates("s", threading.RLock(), a_prompt())
 
     def messages(self, count: int) -> list[dict[str, Any]]:
         lines = iter(LineReader(self.reading))

@@ -18,19 +18,21 @@ from acpserver import records
 from acpserver.cancel import CancelFlag
 from acpserver.client import Client
 from acpserver.errors import RpcError
-from acpserver.llm.types import Opaque, TextDelta, ThoughtDelta
+from acpserver.llm.types import Finish, Opaque, TextDelta, ThoughtDelta, ToolCall
 from acpserver.mcp import McpServers
 from acpserver.session import Session
 from acpserver.session_file import SessionFile
 from acpserver.sessions import Sessions
 from acpserver.store import Store
+from acpserver.tools.base import ToolOutcome
 from tests.e2e.moments import Stage, bash, stage, stalled_stream
 from tests.fakes.editor import Editor, Json
-from tests.fakes.inside import Inside, Script, stall
+from tests.fakes.inside import FakeTool, Inside, Script, stall
 from tests.fakes.llm_answers import Stall, text, tool_call
 from tests.fakes.llm_server import FakeLlm
 from tests.field.helpers import patched
 from tests.story import story
+from tests.test_client import a_prompt
 
 NOTICES = {"session": {"notices": {}}}
 
@@ -156,7 +158,7 @@ def test_a_prompt_waits_for_the_other_process_and_says_so(tmp_path: Path) -> Non
         running = at.prompt(text("slow ", "answer").answer().insert(2, stall))
         running.until("agent_message_chunk")
         waiting = second.prompt(at.session, "second")
-        assert "Another process" in waiting.until("notice")["title"]
+        assert "Another turn" in waiting.until("notice")["title"]
         at.llm.script(text("quick"))
         assert waiting.reply is None
         stall.release()
@@ -552,12 +554,60 @@ def test_damage_is_told_once_in_the_session_and_in_a_fork_not_at_all(tmp_path: P
 
 def test_a_session_that_was_deleted_elsewhere_leaves_no_servers(tmp_path: Path) -> None:
     sessions, session = stored_session(tmp_path)
-    session.servers = mock.Mock(spec=McpServers)
+    session.servers = servers = mock.Mock(spec=McpServers)
     Path(session.file.path).unlink()
     with pytest.raises(RpcError) as caught:
         sessions.open(session.id, str(tmp_path), (str(tmp_path),))
     assert caught.value.code == -32002 and sessions.peek(session.id) is None
-    session.servers.close.assert_called_once_with()
+    servers.close.assert_called_once_with()
+
+
+def test_a_turn_that_outlasts_its_close_is_answered_and_heard_of_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next turn of the session waits until it has ended, and knows what came of it."""
+    monkeypatch.setattr("acpserver.session_methods.CLOSE_SECONDS", 0.1)
+    release = threading.Event()
+
+    def run(arguments: object, context: object) -> ToolOutcome:
+        assert release.wait(30)  # heeds no cancel
+        return ToolOutcome("ran")
+
+    played = Script([ToolCall("c1", "tool", {}), Finish("tool_calls")], [TextDelta("done"), Finish("stop")])
+    with Editor(run=Inside(tmp_path, played, FakeTool("tool", run)).run) as editor:
+        editor.initialize(NOTICES)
+        session = editor.new_session(tmp_path)
+        turn = editor.prompt(session, "go on")
+        turn.until(lambda update: update.get("status") == "in_progress")
+        assert editor.request("session/close", {"sessionId": session}).result == {}
+        assert turn.wait() == "cancelled"
+        assert editor.prompt(session, "too soon").wait_reply().code == -32002
+        assert [item[1]["status"] for item in told(editor, session, tmp_path) if item[0] == "call"] == [
+            "failed"
+        ]
+        following = editor.prompt(session, "next")
+        following.until("notice")
+        assert len(played.requests) == 1
+        release.set()
+        assert following.wait() == "end_turn"
+        assert [update for update in editor.updates(session) if update.get("status") == "completed"] == []
+        results = [message for message in played.requests[1].messages if message.role == "tool"]
+        assert [part.text for part in results[0].parts] == ["ran"]
+
+
+def test_idle_conversations_leave_the_memory_when_a_turn_ends(tmp_path: Path) -> None:
+    inside = Inside(tmp_path, Script(*[[TextDelta("done"), Finish("stop")]] * 3))
+    with Editor(run=inside.run) as editor:
+        editor.initialize(NOTICES)
+        idle, used = editor.new_session(tmp_path), editor.new_session(tmp_path)
+        assert editor.prompt(idle, "one").wait() == "end_turn"
+        session = inside.server._sessions.get(idle)
+        session.last_used -= 3_601
+        assert session._conversation is not None
+        assert editor.prompt(used, "two").wait() == "end_turn"
+        editor.wait_for(lambda: session._conversation is None, "the conversation to go")
+        assert editor.prompt(idle, "three").wait() == "end_turn"
+        assert len(session.conversation.messages) == 4
 
 
 def test_two_opens_at_once_give_one_session(tmp_path: Path) -> None:
@@ -622,7 +672,7 @@ class Queue:
 
 def test_text_behind_a_replay_does_not_grow_a_line_before_it() -> None:
     queue = Queue()
-    updates = Client(queue, {}).updates("s", threading.RLock(), CancelFlag())  # type: ignore[arg-type]
+    updates = Client(queue, {}).updates("s", threading.RLock(), a_prompt())  # type: ignore[arg-type]
     updates.text("agent_message_chunk", "m", "one ")
     updates.text("agent_message_chunk", "m", "two ")
     updates.break_text()

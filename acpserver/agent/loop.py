@@ -81,7 +81,7 @@ class TurnLoop:
         self.config = config
         self.usage: Usage | None = None
         self.cost: float | None = 0.0
-        self._updates = client.updates(session.id, session.story, turn.cancel)
+        self._updates = client.updates(session.id, session.story, turn.call)
         self._sink: _Sink | None = None  # of the model call that is under way
         self._runner = ToolRunner(session, turn, client, self._updates, tools)
         self._specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values())

@@ -41,6 +41,7 @@ class Call:
         self.params = params
         self.id = request_id
         self.cancel = CancelFlag()
+        self.answered = False  # since then nothing more may be told of a request
         self._table = table
 
     @property
@@ -92,6 +93,7 @@ class CallTable:
             calls.remove(call)
             if not calls:
                 del self._calls[key]
+        call.answered = True
         return True
 
 
