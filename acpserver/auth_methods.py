@@ -35,6 +35,10 @@ OFFLINE_METHOD: dict[str, object] = {
     "'acpserver login' in a terminal, or set a provider's key such as ANTHROPIC_API_KEY, or set "
     "ACPSERVER_MODEL and ACPSERVER_BASE_URL for an endpoint of your own.",
 }
+OFFLINE_INSTEAD = (
+    "Or use the offline model, a demo: authenticate with it, or set the model to offline (--model)."
+)
+
 LOGIN_METHOD: dict[str, object] = {
     "id": LOGIN,
     "name": "Log in",
@@ -118,7 +122,7 @@ class AuthMethods:
         if self._allowed():
             return
         details = self._models.missing or "You are logged out: authenticate first"
-        raise RpcError.with_details(AUTH_REQUIRED, f"{details}. Or authenticate with the offline model.")
+        raise RpcError.with_details(AUTH_REQUIRED, f"{details}. {OFFLINE_INSTEAD}")
 
     def _allowed(self) -> bool:
         return not self._logged_out and (self._offline_chosen or self._models.configured)

@@ -87,9 +87,11 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("provider", nargs="?", default="", metavar="PROVIDER", help=text)
     stored = commands.add_parser("sessions", help="list, show, export or delete stored sessions")
     _add_sessions(stored)
-    for command in (acp, talk, check, enter):
+    for command in (acp, talk, check):
         # SUPPRESS: a flag that is not given after the command must not undo the one before it.
         _add_settings(command, default=argparse.SUPPRESS)
+    # A login takes all of them too: editors run it with the flags that the server was given.
+    _add_settings(enter, default=argparse.SUPPRESS, shown=("log_file", "log_level"))
     return root
 
 
@@ -109,15 +111,19 @@ def _add_sessions(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--format", choices=("markdown", "json"), default="markdown")
 
 
-def _add_settings(target: argparse.ArgumentParser, default: object) -> None:
+def _add_settings(
+    target: argparse.ArgumentParser, default: object, shown: Sequence[str] | None = None
+) -> None:
+    """A flag for each setting; the help tells those in `shown`, or all."""
     for setting in SETTINGS:
         if not setting.flag:
             continue
         flag = "--" + setting.name.replace("_", "-")
+        text = setting.help if shown is None or setting.name in shown else argparse.SUPPRESS
         if setting.kind == "switch":
-            target.add_argument(flag, action="store_const", const="true", default=default, help=setting.help)
+            target.add_argument(flag, action="store_const", const="true", default=default, help=text)
         else:
-            target.add_argument(flag, metavar=setting.name.upper(), default=default, help=setting.help)
+            target.add_argument(flag, metavar=setting.name.upper(), default=default, help=text)
 
 
 def serve(settings: Config, secrets: Secrets, load: Loader) -> int:

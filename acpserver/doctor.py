@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from acpserver.cancel import CancelFlag
 from acpserver.config import OFFLINE, Config
-from acpserver.config_file import Permissions
+from acpserver.config_file import PROJECT_FILE, Permissions, with_project
 from acpserver.errors import ProviderError
 from acpserver.llm.providers import endpoint
 from acpserver.model_lists import fetch
@@ -56,10 +56,12 @@ def facts(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str
     for one in config.providers:
         if not one.missing:
             address = without_secrets(one.base_url)
-            yield "provider", f"{one.name} at {address}, {one.dialect}, {_key_state(one)}"
+            yield "provider", f"{_called(one)} at {address}, dialect {one.dialect}, {_key_state(one)}"
     denied = ", ".join(sorted(config.permissions.denied)) or "none"
     if config.permissions != Permissions():
         yield "permissions", f"mode {config.permissions.mode}, denied tools: {denied}"
+    if os.path.lexists(PROJECT_FILE):
+        yield "this project", f"{os.path.abspath(PROJECT_FILE)} {_tightened(config.permissions)}"
     network = [name for name in PROXIES if environ.get(name) or environ.get(name.lower())]
     if network:
         # Only the names: a proxy's address may hold a password.
@@ -72,6 +74,7 @@ def findings(config: Config) -> Iterator[str]:
     if missing:
         yield f"not installed: {', '.join(missing)}. Install acpserver again with pip."
     yield from _file_findings(config)
+    yield from with_project(config.permissions, os.curdir).remarks
     if config.missing:
         yield f"{config.missing}."
     if config.model != OFFLINE and not missing:
@@ -120,16 +123,16 @@ def _provider_findings(config: Config, one: ProviderSetup, default: str) -> Iter
         models = fetch(endpoint(one, config), CancelFlag())
     except ProviderError as error:
         if error.status in (404, 405, 501):
-            print(f"note: {one.name} answers, but has no list of models; no model's name is checked")
+            print(f"note: {_called(one)} answers, but has no list of models; no model's name is checked")
         else:
-            yield f"{one.name}: {error}"
+            yield str(error) if one.name == MAIN else f"{one.name}: {error}"
         return
-    print(f"note: {one.name} answers and offers {len(models)} model(s)")
+    print(f"note: {_called(one)} answers and offers {len(models)} model(s)")
     offered = any(_is_form(one.id_of(model), default) for model in models)
     if models and not offered and (one.name == MAIN or default.startswith(f"{one.name}/")):
         shown = ", ".join(map(one.id_of, models[:SHOWN_MODELS]))
         more = ", ..." if len(models) > SHOWN_MODELS else ""
-        yield f"{one.name} does not offer the model {default!r}, but {shown}{more}."
+        yield f"{_called(one)} does not offer the model {default!r}, but {shown}{more}."
 
 
 def _is_form(listed: str, model: str) -> bool:
@@ -138,7 +141,22 @@ def _is_form(listed: str, model: str) -> bool:
     return listed == model or listed.startswith(f"{model}-20") or listed == f"{model}:latest"
 
 
+def _called(one: ProviderSetup) -> str:
+    return "your endpoint" if one.name == MAIN else one.name
+
+
+def _tightened(own: Permissions) -> str:
+    """What the project's file changes for sessions that are opened in this folder."""
+    found = with_project(own, os.curdir)
+    denied = ", ".join(sorted(found.denied - own.denied))
+    changes = [f"sets the mode to {found.mode}"] if found.mode != own.mode else []
+    changes += [f"denies {denied}"] if denied else []
+    return " and ".join(changes) or "tightens nothing"
+
+
 def _key_state(one: ProviderSetup) -> str:
+    if one.key_is_stored:
+        return one.key_source
     if one.api_key:
         return f"key from the {one.key_source}"
     return f"no key ({one.key_variable} is not set)" if one.key_variable else "no key"

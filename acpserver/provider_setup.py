@@ -49,7 +49,8 @@ class ProviderSetup(NamedTuple):
         if self.is_disabled:
             return f"The editor has disabled the provider {self.name}"
         if not self.base_url:
-            return f"The provider {self.name} has no base URL"
+            whose = "Your endpoint" if self.name == MAIN else f"The provider {self.name}"
+            return f"{whose} has no base URL"
         if self.needs_key and not self.api_key:
             login = "" if self.name == MAIN else f", or run 'acpserver login {self.name}'"
             return f"{self.title} needs a key: set the environment variable {self.key_variable}{login}"

@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -216,6 +217,22 @@ def test_permissions_are_answered_by_flag_and_refused_without_a_terminal(allow: 
     assert ("no terminal" in done.stderr) == (allow == "")
 
 
+DECLINED = 'answer: {"action": "decline"}\n'
+
+
+@pytest.mark.parametrize("allow", ["yes", "no", ""])
+def test_a_question_is_declined_where_nobody_can_be_asked(allow: str) -> None:
+    done = chat("question one", allow)
+    assert (done.returncode, done.stdout) == (0, DECLINED)
+    assert done.stderr == "declined: there is nobody to ask\n"
+
+
+def test_remarks_and_thoughts_stand_on_lines_of_their_own() -> None:
+    done = chat("remarks")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr == ("a thought 1\na thought 2\nnotice 1\nnotice 2\nnotice 3\nmore of it\n")
+
+
 def test_the_offline_model_steps_in_with_one_line_when_no_model_is_configured() -> None:
     done = chat("say hi", "", "--needs-login", model="")
     assert (done.returncode, done.stdout) == (0, "hi\n")
@@ -262,6 +279,48 @@ def test_the_person_is_asked_at_the_terminal(terminal: Terminal, typed: str, cho
     terminal.wait_for("> ")
     terminal.type("\x04")
     assert terminal.status() == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "typed", "answer"),
+    [
+        ("one", ["Colour: ", " sky blue \n"], '{"action": "accept", "content": {"colour": "sky blue"}}'),
+        (
+            "two",
+            ["Colour: ", "red\n", "size: ", "5\n"],
+            '{"action": "accept", "content": {"colour": "red", "size": "5"}}',
+        ),
+        ("one", ["Colour: ", "\n"], '{"action": "decline"}'),
+        ("one", ["Colour: ", "\x04"], '{"action": "decline"}'),
+        ("other", [], '{"action": "decline"}'),
+    ],
+)
+def test_a_question_of_the_agent_is_answered_at_the_terminal(
+    terminal: Terminal, form: str, typed: list[str], answer: str
+) -> None:
+    terminal.wait_for("> ")
+    terminal.type(f"question {form}\n")
+    if typed:
+        terminal.wait_for("Which one?")
+    for shown, keys in zip(typed[::2], typed[1::2], strict=True):
+        terminal.wait_for(shown)
+        terminal.type(keys)
+    terminal.wait_for(f"answer: {answer}")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.status() == 0
+
+
+def test_ctrl_c_at_a_question_cancels_the_turn(terminal: Terminal) -> None:
+    terminal.wait_for("> ")
+    terminal.type("question one\n")
+    terminal.wait_for("Colour: ")
+    terminal.type("\x03")
+    terminal.wait_for('answer: {"action": "cancel"}')
+    terminal.wait_for("cancelled")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.status() == 3
 
 
 def test_the_question_comes_with_a_prompt_from_the_command_line_too(
@@ -461,6 +520,22 @@ def test_the_real_server_offers_the_offline_model_when_there_is_none(tmp_path: P
     assert done.stderr == "acpserver: no model is configured, so the offline model answers\n"
 
 
+def test_a_chosen_model_without_a_key_is_told_in_words_for_this_terminal(tmp_path: Path) -> None:
+    done = real(tmp_path, "say hi", "--model", "anthropic/claude-x")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Anthropic needs a key" in done.stderr and "set the model to offline (--model)" in done.stderr
+
+
+def test_a_failed_call_and_a_wait_of_the_real_server_are_told_in_words(tmp_path: Path) -> None:
+    done = real(tmp_path, "read missing.txt", "--model", "offline")
+    assert done.returncode == 0 and "* Read file: missing.txt" in done.stderr.splitlines()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    done = real(tmp_path, "hi", "--model", "m", "--base-url", url)
+    waits = [line.partition(":")[0] for line in done.stderr.splitlines()]
+    assert done.returncode == 1 and waits == ["Waiting 0.2 s", "Waiting 0.2 s", "acpserver"]
+
+
 def test_turns_of_the_real_server_that_end_badly(tmp_path: Path) -> None:
     done = real(tmp_path, "", "--model", "offline", stdin="say a\nstop max_tokens\nsay b\n")
     assert (done.returncode, done.stdout) == (3, "a\nb\n")
@@ -473,7 +548,10 @@ def test_turns_of_the_real_server_that_end_badly(tmp_path: Path) -> None:
     ("flags", "word"),
     [
         (["--max-steps", "many"], "maxSteps"),
-        (["--base-url", "127.0.0.1/v1", "--model", "m"], "--base-url: baseUrl must look like https://host/v1"),
+        (
+            ["--base-url", "127.0.0.1/v1", "--model", "m"],
+            "--base-url: baseUrl must look like https://host/v1",
+        ),
         (["--trace", "/no/such/folder/trace"], "/no/such/folder/trace"),  # only the server opens it
         (["--log-file", "/no/such/folder/log"], "/no/such/folder/log"),
     ],

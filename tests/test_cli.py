@@ -158,6 +158,13 @@ def test_trace_and_log_hold_the_conversation_and_no_secret(tmp_path: Path) -> No
     assert entries[0]["direction"] == "in" and entries[0]["message"]["method"] == "initialize"
 
 
+def test_the_help_of_login_is_about_the_login_and_any_flag_is_taken() -> None:
+    done = run("login", "--help")
+    assert "--log-file" in done.stdout and "--model" not in done.stdout and "--strict" not in done.stdout
+    options = vars(cli.parser().parse_args(["login", "--model", "x", "openai"]))
+    assert (options["command"], options["model"], options["provider"]) == ("login", "x", "openai")
+
+
 @pytest.mark.parametrize("level", ["info", "debug"])
 def test_the_log_tells_the_course_of_a_turn_and_no_text_of_it(tmp_path: Path, level: str) -> None:
     log = tmp_path / "log"

@@ -65,8 +65,8 @@ def test_a_working_endpoint_is_fine(server: HTTPServer, capsys: pytest.CaptureFi
     assert "model        small (from environment variable ACPSERVER_MODEL)" in lines
     assert f"setting      base_url {url(server)} (from environment variable ACPSERVER_BASE_URL)" in lines
     key = "key from the environment variable OPENAI_API_KEY"
-    assert f"provider     main at {url(server)}, openai, {key}" in lines
-    assert lines[-2:] == ["note: main answers and offers 2 model(s)", "everything is fine"]
+    assert f"provider     your endpoint at {url(server)}, dialect openai, {key}" in lines
+    assert lines[-2:] == ["note: your endpoint answers and offers 2 model(s)", "everything is fine"]
     assert server.asked == [("/v1/models", f"Bearer {KEY}")]  # type: ignore[attr-defined]
     assert KEY not in "\n".join(lines)
 
@@ -88,7 +88,7 @@ def test_a_model_that_the_endpoint_does_not_have_is_a_problem(
     server: HTTPServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = report(capsys, status=1, ACPSERVER_MODEL="huge", ACPSERVER_BASE_URL=url(server))
-    assert "problem: main does not offer the model 'huge', but small, large." in lines
+    assert "problem: your endpoint does not offer the model 'huge', but small, large." in lines
 
 
 @pytest.mark.parametrize("listed", ["claude-opus-4-5-20251101", "claude-opus-4-5:latest"])
@@ -120,7 +120,7 @@ def test_an_endpoint_that_does_not_answer_is_a_problem(capsys: pytest.CaptureFix
         nowhere = url(closed)
     lines = report(capsys, status=1, ACPSERVER_MODEL="m", ACPSERVER_BASE_URL=nowhere)
     (problem,) = [line for line in lines if line.startswith("problem: ")]
-    assert f"127.0.0.1:{closed.server_port}" in problem
+    assert problem.startswith(f"problem: {nowhere} cannot be reached: connection refused. Start the server")
 
 
 def test_the_offline_model_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +140,9 @@ def test_each_usable_provider_is_named_and_tried(
     (tmp_path / "config.json").write_text(json.dumps(content))
     lines = report(capsys, status=0, ACPSERVER_HOME=str(tmp_path), WORK_KEY=KEY)
     assert "model        work/small (from the default)" in lines
-    assert f"provider     work at {url(server)}, openai, key from the environment variable WORK_KEY" in lines
-    assert f"provider     home at {url(server)}, openai, no key" in lines
+    key = "key from the environment variable WORK_KEY"
+    assert f"provider     work at {url(server)}, dialect openai, {key}" in lines
+    assert f"provider     home at {url(server)}, dialect openai, no key" in lines
     assert "permissions  mode default, denied tools: bash" in lines
     assert [line for line in lines if line.startswith("note: ")] == [
         "note: work answers and offers 2 model(s)",
@@ -158,6 +159,8 @@ def test_stored_keys_are_named_and_must_be_private(
     credentials.store_key(str(tmp_path / "credentials.json"), "work", KEY)
     lines = report(capsys, status=0, ACPSERVER_HOME=str(tmp_path))
     assert f"stored keys  work in {tmp_path / 'credentials.json'}" in lines
+    key = "key stored by 'acpserver login work'"
+    assert f"provider     work at {url(server)}, dialect openai, {key}" in lines
     assert server.asked == [("/v1/models", f"Bearer {KEY}")]  # type: ignore[attr-defined]
     (tmp_path / "credentials.json").chmod(0o644)
     lines = report(capsys, status=1, ACPSERVER_HOME=str(tmp_path))
@@ -194,3 +197,39 @@ def test_a_url_is_shown_without_what_may_be_secret() -> None:
     assert doctor.without_secrets("https://me:pw@host:1/v1?key=1#x") == "https://host:1/v1"
     assert doctor.without_secrets("nonsense") == "(not a URL)"
     assert doctor.without_secrets("http://[") == "(not a URL)"
+
+
+@pytest.mark.parametrize(
+    ("content", "told", "problem"),
+    [
+        (
+            '{"permissions": {"mode": "read_only", "deny": ["bash", "plan"]}}',
+            "sets the mode to read_only and denies plan",
+            "",
+        ),
+        ('{"permissions": {"deny": ["bash"]}}', "tightens nothing", ""),
+        (
+            '{"model": "x"}',
+            "tightens nothing",
+            "may only tighten permissions (a stricter mode, denied tools). Left out: model.",
+        ),
+        ("{", "tightens nothing", "is left out: "),
+    ],
+)
+def test_the_projects_own_file_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    content: str,
+    told: str,
+    problem: str,
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model": "offline", "permissions": {"deny": ["bash"]}}))
+    file = tmp_path / "project" / ".acpserver" / "config.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    monkeypatch.chdir(tmp_path / "project")
+    lines = report(capsys, status=1 if problem else 0, ACPSERVER_HOME=str(tmp_path))
+    assert f"this project {file} {told}" in lines
+    problems = [line for line in lines if line.startswith("problem: ")]
+    assert len(problems) == bool(problem) and problem in "".join(problems)

@@ -129,6 +129,7 @@ ROOMS = """
     server
     chat.render
     chat.permission
+    chat.question
     chat.process
     chat.conversation
     chat.command

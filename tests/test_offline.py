@@ -172,6 +172,12 @@ def test_a_line_that_is_no_command_among_commands_is_shown_with_the_help(line: s
     assert text.startswith("hi\n") and f"I do not understand {line!r}" in text and HELP in text
 
 
+@pytest.mark.parametrize("line", ["read", "stream many", "stop now", "write a haiku", "Replace a with b"])
+def test_a_line_that_only_begins_like_a_command_is_not_understood(line: str) -> None:
+    text, _, calls, _ = run(line)
+    assert text.startswith(f"I do not understand {line!r}") and HELP in text and calls == []
+
+
 def test_every_command_is_in_the_help() -> None:
     assert {line.split()[0] for line in HELP.splitlines()[1:]} == set(TOOLS) | set(OTHERS)
     assert parse_command("").name == ""

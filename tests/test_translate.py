@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -49,8 +50,10 @@ def test_a_call_with_everything() -> None:
 @pytest.mark.parametrize(
     ("call", "title", "raw"),
     [
-        (ToolCall("c", "nope", {}), "nope", {}),
-        (ToolCall("c", "", None, "garbage"), "unknown tool", {"raw": "garbage"}),
+        (ToolCall("c", "nope", {}), "Nope", {}),
+        (ToolCall("c", "read_file", {"limit": 1, "path": "a\nb", "more": "c"}), "Read file: a b", ANY),
+        (ToolCall("c", "mcp__files__get_all", {"x": ""}), "Files: get all", ANY),
+        (ToolCall("c", "", None, "garbage"), "Unknown tool", {"raw": "garbage"}),
         (ToolCall("c", "x" * 5_000, {}), None, {}),
     ],
 )

@@ -24,7 +24,7 @@ LEFT_OUT = "…"
 def call_shown(call: ToolCall, tool: Tool | None, action: Action | None) -> Update:
     """What is shown of a call beyond what the call itself says. Without an action it cannot run."""
     shown: Update = {
-        "title": shorten(action.title if action else call.name or "unknown tool", 300),
+        "title": shorten(action.title if action else _title(call), 300),
         "kind": tool.kind if tool else "other",
     }
     if action and action.content:
@@ -32,6 +32,14 @@ def call_shown(call: ToolCall, tool: Tool | None, action: Action | None) -> Upda
     if action and action.locations:
         shown["locations"] = action.locations
     return shown
+
+
+def _title(call: ToolCall) -> str:
+    """The title of a call that cannot run: the tool's name in words, and the first text that it was given."""
+    words = call.name.removeprefix("mcp__").replace("__", ": ").replace("_", " ").strip() or "unknown tool"
+    texts = (value for value in (call.arguments or {}).values() if isinstance(value, str))
+    about = " ".join(next(texts, "")[:300].split())
+    return words[0].upper() + words[1:] + (f": {about}" if about else "")
 
 
 def tool_call(call: ToolCall, shown: Update) -> Update:

@@ -1,4 +1,4 @@
-"""One conversation with one server: prompts in, turns shown, permissions asked, an exit status out.
+"""One conversation with one server: prompts in, turns shown, questions asked, an exit status out.
 
 The calling (main) thread owns the terminal: it alone reads from and writes to it. The reader thread and one
 thread per prompt hand it events through a queue. The reader waits while the terminal is far behind, which
@@ -12,10 +12,11 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from acpserver.chat import permission
+from acpserver.chat import permission, question
 from acpserver.chat.process import ServerProcess
 from acpserver.chat.render import Renderer
 from acpserver.config import OFFLINE, Config
@@ -57,6 +58,7 @@ class Quit(Exception):
 
 
 _Event = Call | _Done | _Interrupt
+_Answer = TypeVar("_Answer")
 
 
 class Talk:
@@ -71,7 +73,8 @@ class Talk:
         self._breakable = True  # Ctrl-C breaks off what the main thread does, instead of being queued
         self._read_line: permission.ReadLine | None = None
         self._leaving = False
-        self.handlers = {"session/update": self._from_server, "session/request_permission": self._from_server}
+        methods = ("session/update", "session/request_permission", "elicitation/create")
+        self.handlers = dict.fromkeys(methods, self._from_server)
 
     def _from_server(self, call: Call) -> None:
         """On the reader thread: hand a call to the thread that owns the terminal."""
@@ -99,7 +102,7 @@ class Talk:
             "initialize",
             {
                 "protocolVersion": 1,
-                "clientCapabilities": {},
+                "clientCapabilities": {"elicitation": {"form": {}}, "session": {"notices": {}}},
                 "clientInfo": {"name": "acpserver-chat", "title": "acpserver chat", "version": __version__},
             },
             timeout=ANSWER_SECONDS,
@@ -170,6 +173,8 @@ class Talk:
                 server.connection.notify("session/cancel", {"sessionId": session_id})
             elif event.method == "session/update":
                 self._show(event.params)
+            elif event.method == "elicitation/create":
+                self._answer_question(event, cancelled)
             else:
                 self._answer_permission(event, cancelled)
         return event
@@ -204,18 +209,35 @@ class Talk:
             call.answer(permission.REFUSED)
         elif self._allow is not None:
             call.answer(permission.outcome(permission.by_flag(options, self._allow)))
-        else:
-            call.answer(permission.outcome(self._ask(options)))
-
-    def _ask(self, options: list[dict[str, object]]) -> dict[str, object] | None:
-        self._read_line = self._read_line or permission.terminal_reader()
-        read_line = self._read_line
-        if read_line is None:
+        elif (read_line := self._terminal()) is None:
             self._renderer.line("not allowed: there is no terminal to ask at (--yes allows everything)")
-            return permission.by_flag(options, allow=False)
+            call.answer(permission.outcome(permission.by_flag(options, allow=False)))
+        else:
+            chosen = self._breakably(lambda: permission.by_person(options, self._renderer, read_line))
+            call.answer(permission.outcome(chosen))
+
+    def _answer_question(self, call: Call, cancelled: bool) -> None:
+        """Answer one elicitation/create; `--yes` and `--no` say that nobody is there to be asked."""
+        read_line = self._terminal() if self._allow is None and not cancelled else None
+        if cancelled:
+            call.answer(question.CANCELLED)
+        elif read_line is None:
+            self._renderer.line("declined: there is nobody to ask")
+            call.answer(question.DECLINED)
+        else:
+            answer = self._breakably(lambda: question.by_person(call.params, self._renderer, read_line))
+            call.answer(answer or question.CANCELLED)
+
+    def _terminal(self) -> permission.ReadLine | None:
+        """What reads a line from the person, if there is one."""
+        self._read_line = self._read_line or permission.terminal_reader()
+        return self._read_line
+
+    def _breakably(self, ask: Callable[[], _Answer | None]) -> _Answer | None:
+        """What the person answers; None also when Ctrl-C breaks that off."""
         try:
             self._breakable = True
-            return permission.by_person(options, self._renderer, read_line)
+            return ask()
         except KeyboardInterrupt:
             self._events.put(_Interrupt())  # and the turn is cancelled as at any other time
             return None

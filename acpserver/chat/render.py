@@ -71,6 +71,7 @@ class Renderer:
         self._answer_open = False  # the answer stands in the middle of a line
         self._around_open = False
         self._message: object = None  # the id of the message that is being written
+        self._thought: object = None  # the same of a thought
         self._tools: dict[str, _Tool] = {}
 
     def update(self, update: Mapping[str, object]) -> None:
@@ -79,11 +80,14 @@ class Renderer:
         if kind == "agent_message_chunk":
             self._show_answer(content_text(update.get("content")), update.get("messageId"))
         elif kind == "agent_thought_chunk":
-            self._write_around(content_text(update.get("content")), DIM)
+            self._show_thought(content_text(update.get("content")), update.get("messageId"))
         elif kind in ("tool_call", "tool_call_update"):
             self.tool(update)
         elif kind == "plan":
             self._show_plan(update.get("entries"))
+        elif kind == "notice":
+            texts = (update.get("title"), update.get("description"))
+            self.line("\n".join(str(text) for text in texts if text), DIM)
 
     def tool(self, call: Mapping[str, object]) -> None:
         """Show what is new in a tool call or in an update of one."""
@@ -130,6 +134,12 @@ class Renderer:
             self._write_answer("\n")
         self._message = message
         self._write_answer(text)
+
+    def _show_thought(self, text: str, message: object) -> None:
+        if self._around_open and message != self._thought:
+            self._write_around("\n")
+        self._thought = message
+        self._write_around(text, DIM)
 
     def _show_plan(self, entries: object) -> None:
         self.line("plan", CYAN)

@@ -24,6 +24,7 @@ from acpserver.llm.types import (
     ToolResult,
     Usage,
 )
+from acpserver.llm.verdicts import verdict
 
 HELP = """\
 Commands of the offline model, one a line:
@@ -88,12 +89,13 @@ FINISH = {"end_turn": "stop", "max_tokens": "length", "refusal": "refusal"}
 
 class Command(NamedTuple):
     """One line of the prompt. `tool` is "" for what the model does itself; `name` is "" for a line that is
-    no command."""
+    no command, and then `begins` says whether it begins like one."""
 
     name: str
     values: dict[str, str]
     tool: str = ""
     line: str = ""
+    begins: bool = False
 
 
 def parse_command(line: str) -> Command:
@@ -105,7 +107,9 @@ def parse_command(line: str) -> Command:
         rest = "."
     match = re.fullmatch(pattern, rest.strip()) if pattern else None
     values = match.groupdict() if match else _replacement(rest.strip()) if name == "replace" else {}
-    return Command(name, values, tool, line) if values else Command("", {}, line=line.strip())
+    if not values:
+        return Command("", {}, line=line.strip(), begins=name in TOOLS or name in OTHERS)
+    return Command(name, values, tool, line)
 
 
 def _replacement(text: str) -> dict[str, str]:
@@ -153,7 +157,7 @@ def _events(
     """The events of this call, up to the next tool call; `Finish` where a command decides the reason."""
     done = sum(len(message.tool_calls) for message in turn)
     call_id = f"call_{sum(len(message.tool_calls) for message in request.messages) + 1}"
-    if not any(command.name for command in commands):
+    if not any(command.name or command.begins for command in commands):
         yield from _plain_question(turn, done, call_id)
         return
     for command in commands:
@@ -189,13 +193,14 @@ def _own(command: Command, cancel: CancelFlag) -> Iterator[Event]:
     elif command.name == "stop":
         yield Finish(FINISH[values["reason"]])
     else:
-        yield TextDelta(f"I do not understand {command.line[:LONGEST_QUOTE]!r}.\n\n{HELP}")
+        quoted = repr(command.line[:LONGEST_QUOTE])
+        yield TextDelta(f"I do not understand {quoted}: I am no language model.\n\n{HELP}")
 
 
 def _failure(status: int) -> ProviderError:
-    kinds = {400: "request", 401: "auth", 403: "auth", 404: "request", 413: "context", 429: "rate_limit"}
+    """What a model server with this status comes to, except that nothing is tried again."""
     text = f"The offline model was told to fail with HTTP status {status}: leave that line out."
-    return ProviderError(text, kind=kinds.get(status, "server"), status=status)
+    return ProviderError(text, kind=verdict(status, "").kind, status=status)
 
 
 def _plain_question(turn: list[Message], done: int, call_id: str) -> Iterator[Event]:

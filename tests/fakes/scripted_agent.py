@@ -13,6 +13,7 @@ import sys
 SESSION = "session-1"
 needs_login = "--needs-login" in sys.argv
 pending: dict[int, str] = {}
+questions: set[int] = set()
 next_id = 1_000_000
 
 
@@ -60,6 +61,29 @@ def ask(call: str) -> None:
     next_id += 1
 
 
+def question(kind: str) -> None:
+    """Ask by a form with one text, with two, or with something else than a text."""
+    global next_id
+    texts = {"colour": {"type": "string", "title": "Colour"}, "size": {"type": "string"}}
+    fields = {"one": {"colour": texts["colour"]}, "two": texts, "other": {"n": {"type": "integer"}}}[kind]
+    schema = {"type": "object", "properties": fields}
+    questions.add(next_id)
+    params = {"sessionId": SESSION, "mode": "form", "message": "Which one?", "requestedSchema": schema}
+    send({"id": next_id, "method": "elicitation/create", "params": params})
+    next_id += 1
+
+
+def remarks() -> None:
+    for number in (1, 2):
+        text = {"type": "text", "text": f"thought {number}"}
+        for part in ({**text, "text": "a "}, text):
+            update(sessionUpdate="agent_thought_chunk", messageId=f"t{number}", content=part)
+    for number in (1, 2):
+        update(sessionUpdate="notice", severity="info", title=f"notice {number}")
+    update(sessionUpdate="notice", severity="warning", title="notice 3", description="more of it")
+    say("done")
+
+
 def show_everything() -> None:
     update(
         sessionUpdate="agent_thought_chunk", messageId="t1", content={"type": "text", "text": "let me see"}
@@ -90,6 +114,8 @@ def prompt(request_id: object, text: str) -> None:
             say(letter)
     elif word == "everything":
         show_everything()
+    elif word == "remarks":
+        remarks()
     elif word == "flood":
         for number in range(int(rest)):
             say(f"{number}\n")
@@ -102,9 +128,11 @@ def prompt(request_id: object, text: str) -> None:
     elif word == "fail":
         send({"id": request_id, "error": {"code": -32603, "message": "Internal", "data": {"details": rest}}})
         return
-    elif word in ("wait", "ask"):
+    elif word in ("wait", "ask", "question"):
         open_prompt = request_id
-        if word == "ask":
+        if word == "question":
+            question(rest)
+        elif word == "ask":
             ask("c9")
         else:
             say("waiting\n")
@@ -124,17 +152,30 @@ def permission_answer(message: dict[str, object]) -> None:
         open_prompt = None
 
 
+def question_answer(message: dict[str, object]) -> None:
+    """Say what was answered, and end the turn."""
+    global open_prompt
+    questions.remove(message["id"])  # type: ignore[arg-type]
+    demand("result" in message, "a question was answered with an error")
+    say(f"answer: {json.dumps(message['result'], sort_keys=True)}\n")
+    if open_prompt is not None and message["result"]["action"] != "cancel":  # type: ignore[index]
+        send({"id": open_prompt, "result": {"stopReason": "end_turn"}})
+        open_prompt = None
+
+
 def handle(message: dict[str, object]) -> None:
     global needs_login, open_prompt
     method, params, request_id = message.get("method"), message.get("params"), message.get("id")
     demand(message.get("jsonrpc") == "2.0", "no jsonrpc member")
     if method is None:
-        demand(request_id in pending, "an answer to nothing")
-        permission_answer(message)
+        demand(request_id in pending or request_id in questions, "an answer to nothing")
+        (permission_answer if request_id in pending else question_answer)(message)
         return
     assert isinstance(params, dict)
     if method == "initialize":
         demand(params["protocolVersion"] == 1, "protocol version")
+        announced = {"elicitation": {"form": {}}, "session": {"notices": {}}}
+        demand(params["clientCapabilities"] == announced, "capabilities")
         methods = [{"id": "offline", "name": "Offline model"}] if needs_login else []
         send({"id": request_id, "result": {"protocolVersion": 1, "authMethods": methods}})
     elif method == "authenticate":
