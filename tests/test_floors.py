@@ -162,6 +162,7 @@ ROOMS = """
     validate.validator
     validate.stats
     validate.sides
+    validate.event_logs
     validate.formats
     validate.recording
     validate

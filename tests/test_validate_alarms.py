@@ -93,6 +93,12 @@ def a_command_that_a_cancel_ends() -> Talk:
     return talk.agent("prompt!", id=2, result={"stopReason": "cancelled"})
 
 
+def a_terminal_of_a_session_that_was_opened_before() -> Talk:
+    """The recording begins in mid-turn, and ends before its end."""
+    params = {"sessionId": "s", "command": "ls"}
+    return Talk().call("create", 1, "terminal/create", params, {"terminalId": "x"})
+
+
 def loaded_in_mid_turn() -> Talk:
     """A session is loaded while its second turn runs, and the message that was begun goes on."""
     talk = turn()
@@ -130,6 +136,7 @@ def cut_off_after_a_cancel() -> Talk:
         options_that_come_and_go,
         an_effort_that_goes_with_the_model,
         a_command_that_a_cancel_ends,
+        a_terminal_of_a_session_that_was_opened_before,
         loaded_in_mid_turn,
         a_folder_in_two_unicode_forms,
         cut_off_after_a_cancel,

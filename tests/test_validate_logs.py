@@ -56,6 +56,69 @@ def wrapped(talk: Talk) -> list[bytes]:
     return text.encode().splitlines(keepends=True)
 
 
+def one_line_array(talk: Talk) -> list[bytes]:
+    """As one array on one line."""
+    return [json.dumps([step.message for step in talk.steps]).encode()]
+
+
+def without_direction(talk: Talk) -> list[bytes]:
+    """A log that names what it logs, and no direction."""
+    return [b"started\n", *(b"[acp] " + line for line in bare(talk))]
+
+
+def named_ends(talk: Talk) -> list[bytes]:
+    """A log that names both ends."""
+    ends = {"client": "Client -> Agent", "agent": "Agent to Client"}
+    text = "".join(f"10:00:01 [trace] [{ends[one.side]}] {json.dumps(one.message)}\n" for one in talk.steps)
+    return text.encode().splitlines(keepends=True)
+
+
+def of_an_ide(talk: Talk) -> list[bytes]:
+    """The log of an IDE that writes levels and classes before its messages."""
+    ends = {"client": "OUT", "agent": "IN"}
+    head = "2026-05-18 15:20:38,252 [19121734]   FINE - #c.i.m.l.a.Transport - "
+    text = "".join(f"{head}{ends[step.side]}: {json.dumps(step.message)}\n" for step in talk.steps)
+    return [
+        b"2026-05-18 15:20:38,250 [1]   INFO - #c.i.m.Start - {} in use\n",
+        *text.encode().splitlines(True),
+    ]
+
+
+def conducted(talk: Talk) -> list[bytes]:
+    """The trace of a conductor with one proxy between the editor and the agent."""
+    lines = [{"ts": 0.0, "type": "trace", "component": "agent", "level": "info", "message": "from client"}]
+    for number, step in enumerate(talk.steps):
+        message, to = step.message, {"client": "agent", "agent": "client"}[step.side]
+        kind = "response" if "method" not in message else "request" if "id" in message else "notification"
+        event = {"ts": number / 10, "type": kind, "from": step.side, "to": to}
+        event |= {name: message[name] for name in ("id", "method", "params") if name in message}
+        if kind == "response":
+            event |= {"is_error": "error" in message, "payload": message.get("result", message.get("error"))}
+        else:
+            event |= {"protocol": "acp", "session": None}
+        chain = (("client", "proxy:0"), ("proxy:0", "agent"))
+        hops = chain if step.side == "client" else tuple((to, one) for one, to in reversed(chain))
+        lines += [{**event, "from": one, "to": other} for one, other in hops]
+        lines.append({**event, "from": "agent", "to": "proxy:0", "protocol": "mcp"})
+    return [json.dumps(line).encode() + b"\n" for line in lines]
+
+
+def wide(talk: Talk) -> list[bytes]:
+    """UTF-16 without a mark at its beginning."""
+    return b"".join(bare(talk)).decode().encode("utf-16-le").splitlines(keepends=True)
+
+
+LOGS = [one_line_array, without_direction, named_ends, of_an_ide, conducted, wide]
+
+
+@pytest.mark.parametrize("writer", LOGS)
+def test_logs_of_all_kinds_are_read(writer: Callable[[Talk], list[bytes]]) -> None:
+    steps = turn().steps
+    assert [(one.sender, one.message) for one in read(writer(turn()))] == [
+        (one.side, one.message) for one in steps
+    ]
+
+
 @pytest.mark.parametrize("content", NO_RECORDINGS.values(), ids=NO_RECORDINGS.keys())
 def test_a_file_without_a_message_is_no_recording(content: bytes, tmp_path: Path, capsys: Any) -> None:
     file, page = tmp_path / "file", tmp_path / "page.html"

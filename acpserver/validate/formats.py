@@ -19,6 +19,7 @@ from itertools import chain, islice
 
 from acpserver import jsontext
 from acpserver.errors import ConfigError
+from acpserver.validate import event_logs
 from acpserver.validate.documents import Piece, pieces
 from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry
 from acpserver.validate.sides import IN, OUT, Raw, with_sides
@@ -42,6 +43,10 @@ _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))  # nano-, micro- and millisecon
 _WORD = re.compile(
     r"[A-Za-z_]+->[A-Za-z_]+|[A-Za-z_]+|[-=]{1,2}>|<[-=]{1,2}|>{1,3}|<{1,3}|[\u2190-\u2193\u25b6\u25c0]"
 )
+_SIDE = "client|editor|agent|server"
+_AROUND_ARROW = re.compile(rf"(?i)(?<=\b)({_SIDE}) *(?:-+>|=+>|\u2192|to) *(?:{_SIDE})\b")
+""""Client -> Agent": the first word tells who sends."""
+_MESSAGE = re.compile(r'\{\s*"(jsonrpc|id|method)"\s*:')
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d(?:[.,]\d+)?"
 )
@@ -52,11 +57,12 @@ def read(lines: Iterable[bytes], format: str | None = None) -> Iterator[Entry]:
     if format is not None and format not in FORMATS:
         raise ConfigError(f"--format {format}: not one of {', '.join(FORMATS)}")
     stream = iter(lines)
-    first = next(stream, b"")
-    whole = chain((first,), stream)
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return read(_from_utf16(whole), format)
-    parts = pieces(enumerate(whole, 1))
+    first = list(islice(stream, 2))
+    whole = chain(first, stream)
+    encoding = _wide_encoding(b"".join(first))
+    if encoding:
+        return read(_from_utf16(whole, encoding), format)
+    parts = pieces(enumerate(_elements(first) if len(first) == 1 else whole, 1))
     head: list[Piece] = []
     while more := list(islice(parts, _PEEKED)):
         head += more
@@ -79,15 +85,31 @@ def _looks_like(line: bytes) -> str:
     """The format that one line speaks for, or ""."""
     value, problem = _parse(line)
     if not problem and isinstance(value, dict):
-        if _is_zed(value):
+        if event_logs.is_zed(value):
             return "zed"
-        return "lines" if "jsonrpc" in value or _wrapping(value) is None else "wrapped"
+        is_wrapped = event_logs.is_conducted(value) or _wrapping(value) is not None
+        return "wrapped" if is_wrapped and "jsonrpc" not in value else "lines"
     return "prefixed" if _prefix(line.decode("utf-8", "replace")) else ""
 
 
-def _from_utf16(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _elements(lines: list[bytes]) -> list[bytes]:
+    """The only line of a recording; of an array of messages on it, the elements."""
+    value, _ = _parse(lines[0])
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        return lines
+    return [jsontext.dumps(one).encode() + b"\n" for one in value]
+
+
+def _wide_encoding(start: bytes) -> str:
+    """The kind of UTF-16 in which a recording is written, or ""."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-16-le" if start[1:4:2] == b"\0\0" else "utf-16-be" if start[:3:2] == b"\0\0" else ""
+
+
+def _from_utf16(lines: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Lines in UTF-16, as PowerShell writes them, in UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
     rest = ""
     for line in lines:  # they were split at a byte, not at a character
         *whole, rest = (rest + decoder.decode(line)).split("\n")
@@ -123,6 +145,9 @@ def _bare(number: int, line: bytes) -> Raw:
 
 def _wrapped(number: int, line: bytes) -> Raw | None:
     value, problem = _parse(line)
+    if isinstance(value, dict) and event_logs.is_conducted(value):
+        sent = event_logs.from_conducted(value)
+        return _rebuilt(number, _time(value), *sent, len(line)) if sent else None
     keys = _wrapping(value)
     if problem or keys is None or not isinstance(value, dict):
         return _bare(number, line) if isinstance(value, dict) and "jsonrpc" in value else None
@@ -175,19 +200,18 @@ def _prefixed(number: int, line: bytes) -> Raw | None:
 
 
 def _prefix(text: str) -> tuple[str, int] | None:
-    """The direction that stands before a message in `text`, and where the message begins."""
+    """The direction that stands before a message in `text`, and where the message begins. A message may have
+    something before it that names no direction."""
     start = text.find("{")
     if start < 0:
         return None
-    words = _WORD.findall(text[:start])
+    words = _WORD.findall(_AROUND_ARROW.sub(r"\1", text[:start]))
     labels = [_SIDES[word.lower()] for word in words if word.lower() in _SIDES]
     arrows = [label for label in labels if label in (OUT, IN)]
     chosen = arrows or labels
-    return (chosen[-1], start) if chosen else None
-
-
-def _is_zed(value: dict[str, object]) -> bool:
-    return value.get("_direction") in ("incoming", "outgoing", "stderr") and "_type" in value
+    if chosen:
+        return chosen[-1], start
+    return ("", start) if start > 0 and _MESSAGE.match(text, start) else None
 
 
 def _zed(number: int, line: bytes) -> Raw | None:
@@ -195,21 +219,13 @@ def _zed(number: int, line: bytes) -> Raw | None:
     value, problem = _parse(line)
     if not isinstance(value, dict) or value.get("_direction") not in ("incoming", "outgoing"):
         return None
-    message = _from_zed(value)
     label = IN if value["_direction"] == "incoming" else OUT
-    return Raw(number, None, label, message, jsontext.dumps(message)[:MAX_TEXT], problem, len(line))
+    return _rebuilt(number, None, label, event_logs.from_zed(value), len(line))
 
 
-def _from_zed(value: dict[str, object]) -> dict[str, object]:
-    """The message as it was: Zed keeps the result, or the error, of an answer under `params`."""
-    message: dict[str, object] = {"jsonrpc": "2.0"}
-    if value.get("id") is not None:
-        message["id"] = value["id"]
-    content = value.get("params")
-    if value.get("_type") != "response":
-        return {**message, "method": value.get("method"), **({} if content is None else {"params": content})}
-    is_error = isinstance(content, dict) and {"code", "message"} <= set(content)
-    return {**message, "error" if is_error else "result": content}
+def _rebuilt(number: int, time: float | None, label: str, message: object, size: int) -> Raw:
+    """A message that the log does not hold as it was."""
+    return Raw(number, time, label, message, jsontext.dumps(message)[:MAX_TEXT], "", size)
 
 
 def _parse(line: bytes) -> tuple[object, str]:

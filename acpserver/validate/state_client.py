@@ -150,8 +150,8 @@ class ClientCalls:
     def finish(self, end: Mark | None) -> Iterator[Breach]:
         """Terminals that were never released, though their turn is over."""
         running = any(session.turns for session in self._world.sessions.values())
-        for (_, name), terminal in self._terminals.items():
-            if not self._is_blurred and not running:
+        for (session, name), terminal in self._terminals.items():
+            if not self._is_blurred and not running and self._world.session(session):
                 yield Breach("X1", AGENT, "", f"terminal {name!r} was never released", at=terminal.mark)
 
 
