@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 import xml.etree.ElementTree as xml
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from acpserver.validate import check_trace, recording
 from acpserver.validate.command import main
+from acpserver.validate.documents import pieces
 from acpserver.validate.formats import read
 from tests.validate.talk import Talk, turn
 
@@ -228,6 +230,18 @@ def test_what_a_log_has_cut_is_no_error_of_anybody(name: str) -> None:
 def test_a_line_without_an_end_is_read_in_pieces(monkeypatch: Any) -> None:
     monkeypatch.setattr(recording, "LONGEST_LINE", 1000)
     assert [len(piece) for piece in recording.lines_of(io.BytesIO(b"x" * 2500))] == [1000, 1000, 500]
+
+
+def test_a_text_without_an_end_takes_no_more_memory_than_itself() -> None:
+    lines = [b"{\n", b'"' + b"x" * 4_000_000 + b"\n"]
+    tracemalloc.start()
+    try:
+        found = list(pieces(enumerate(lines, 1)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [(one.line, one.lines, one.is_whole) for one in found] == [(1, 2, False)]
+    assert peak < 20_000_000
 
 
 def test_the_page_is_confirmed_and_quiet_says_nothing_of_it(tmp_path: Path, capsys: Any) -> None:

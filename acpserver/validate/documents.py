@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+_LONGEST_BEGINNING = 4096  # bytes of the first line of a value on several lines
 LONGEST = 64 << 20  # bytes of a value on several lines; what is longer comes out cut
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # written so that one without an end costs no memory
 _BEGINNING = re.compile(rb'\{\s*("|$)')
 
 
@@ -88,7 +89,7 @@ class Spread:
 def begins(line: bytes) -> bool:
     """Whether an object begins in this line and does not end in it."""
     stripped = line.rstrip()
-    if stripped.endswith(b"}") or b"{" not in stripped:  # nearly every line of a recording
+    if stripped.endswith(b"}") or len(stripped) > _LONGEST_BEGINNING or b"{" not in stripped:
         return False
     start = stripped.index(b"{")
     return _BEGINNING.match(stripped, start) is not None and _depth(stripped[start:]) > 0

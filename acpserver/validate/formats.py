@@ -19,8 +19,8 @@ from itertools import chain, islice
 
 from acpserver import jsontext
 from acpserver.errors import ConfigError
-from acpserver.validate import event_logs
 from acpserver.validate.documents import Piece, pieces
+from acpserver.validate.event_logs import from_conducted, from_zed, is_conducted, is_zed
 from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry
 from acpserver.validate.sides import IN, OUT, Raw, with_sides
 
@@ -85,9 +85,9 @@ def _looks_like(line: bytes) -> str:
     """The format that one line speaks for, or ""."""
     value, problem = _parse(line)
     if not problem and isinstance(value, dict):
-        if event_logs.is_zed(value):
+        if is_zed(value):
             return "zed"
-        is_wrapped = event_logs.is_conducted(value) or _wrapping(value) is not None
+        is_wrapped = is_conducted(value) or _wrapping(value) is not None
         return "wrapped" if is_wrapped and "jsonrpc" not in value else "lines"
     return "prefixed" if _prefix(line.decode("utf-8", "replace")) else ""
 
@@ -145,8 +145,8 @@ def _bare(number: int, line: bytes) -> Raw:
 
 def _wrapped(number: int, line: bytes) -> Raw | None:
     value, problem = _parse(line)
-    if isinstance(value, dict) and event_logs.is_conducted(value):
-        sent = event_logs.from_conducted(value)
+    if isinstance(value, dict) and is_conducted(value):
+        sent = from_conducted(value)
         return _rebuilt(number, _time(value), *sent, len(line)) if sent else None
     keys = _wrapping(value)
     if problem or keys is None or not isinstance(value, dict):
@@ -220,7 +220,7 @@ def _zed(number: int, line: bytes) -> Raw | None:
     if not isinstance(value, dict) or value.get("_direction") not in ("incoming", "outgoing"):
         return None
     label = IN if value["_direction"] == "incoming" else OUT
-    return _rebuilt(number, None, label, event_logs.from_zed(value), len(line))
+    return _rebuilt(number, None, label, from_zed(value), len(line))
 
 
 def _rebuilt(number: int, time: float | None, label: str, message: object, size: int) -> Raw:
