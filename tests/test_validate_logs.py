@@ -86,6 +86,24 @@ def of_an_ide(talk: Talk) -> list[bytes]:
     ]
 
 
+def traced(talk: Talk) -> list[bytes]:
+    """A log with spans before the messages, and something behind them."""
+    ends = {"client": "send", "agent": "recv"}
+    head = "2026-05-18T15:20:38.252Z TRACE session{id=7}: acp::rpc: "
+    text = "".join(f"{head}{ends[one.side]} {json.dumps(one.message)} (in 3 ms)\n" for one in talk.steps)
+    return text.encode().splitlines(keepends=True)
+
+
+def quoted(talk: Talk) -> list[bytes]:
+    """A log that quotes what it logs."""
+    ends = {"client": "recv", "agent": "send"}
+    head = "DEBUG rpc{peer=1}: "
+    return [
+        f"{head}{ends[one.side]} line={json.dumps(json.dumps(one.message))} n=1\n".encode()
+        for one in talk.steps
+    ]
+
+
 def conducted(talk: Talk) -> list[bytes]:
     """The trace of a conductor with one proxy between the editor and the agent."""
     lines = [{"ts": 0.0, "type": "trace", "component": "agent", "level": "info", "message": "from client"}]
@@ -110,7 +128,7 @@ def wide(talk: Talk) -> list[bytes]:
     return b"".join(bare(talk)).decode().encode("utf-16-le").splitlines(keepends=True)
 
 
-LOGS = [one_line_array, without_direction, named_ends, of_an_ide, conducted, wide]
+LOGS = [one_line_array, without_direction, named_ends, of_an_ide, traced, quoted, conducted, wide]
 
 
 @pytest.mark.parametrize("writer", LOGS)

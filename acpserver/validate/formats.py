@@ -46,6 +46,8 @@ _WORD = re.compile(
 _SIDE = "client|editor|agent|server"
 _AROUND_ARROW = re.compile(rf"(?i)(?<=\b)({_SIDE}) *(?:-+>|=+>|\u2192|to) *(?:{_SIDE})\b")
 """"Client -> Agent": the first word tells who sends."""
+_BRACE, _OBJECT = re.compile(r"\{"), re.compile(r'\{\s*"')
+_QUOTED = re.compile(r'"\{\\"[^"\\]*(?:\\.[^"\\]*)*"')
 _MESSAGE = re.compile(r'\{\s*"(jsonrpc|id|method)"\s*:')
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -89,7 +91,7 @@ def _looks_like(line: bytes) -> str:
             return "zed"
         is_wrapped = is_conducted(value) or _wrapping(value) is not None
         return "wrapped" if is_wrapped and "jsonrpc" not in value else "lines"
-    return "prefixed" if _prefix(line.decode("utf-8", "replace")) else ""
+    return "prefixed" if _prefix(_unquoted(line.decode("utf-8", "replace"))) else ""
 
 
 def _elements(lines: list[bytes]) -> list[bytes]:
@@ -186,13 +188,17 @@ def _is_like_a_message(value: object) -> bool:
 
 def _prefixed(number: int, line: bytes) -> Raw | None:
     """A line of a log; one that holds no direction and no message is none of the conversation's."""
-    text = line.decode("utf-8", "replace")
+    text = _unquoted(line.decode("utf-8", "replace"))
     found = _prefix(text)
     if found is None:
         return None
     label, start = found
     body = text[start:].strip().encode("utf-8", "replace")
     value, problem = _parse(body)
+    if problem and b"}" in body:  # something may stand behind the message
+        end = body.rindex(b"}") + 1
+        value, problem = _parse(body[:end])
+        body = body if problem else body[:end]
     if not _is_like_a_message(text[start:] if problem else value):
         return None
     is_sure = not problem  # else the log may have cut it
@@ -202,9 +208,10 @@ def _prefixed(number: int, line: bytes) -> Raw | None:
 def _prefix(text: str) -> tuple[str, int] | None:
     """The direction that stands before a message in `text`, and where the message begins. A message may have
     something before it that names no direction."""
-    start = text.find("{")
-    if start < 0:
+    begin = _OBJECT.search(text) or _BRACE.search(text)
+    if begin is None:
         return None
+    start = begin.start()
     words = _WORD.findall(_AROUND_ARROW.sub(r"\1", text[:start]))
     labels = [_SIDES[word.lower()] for word in words if word.lower() in _SIDES]
     arrows = [label for label in labels if label in (OUT, IN)]
@@ -212,6 +219,13 @@ def _prefix(text: str) -> tuple[str, int] | None:
     if chosen:
         return chosen[-1], start
     return ("", start) if start > 0 and _MESSAGE.match(text, start) else None
+
+
+def _unquoted(text: str) -> str:
+    """The line of a log that quotes messages as a programming language does, with the message as it was."""
+    found = _QUOTED.search(text) if '{\\"' in text else None
+    value, problem = _parse(found.group().encode("utf-8", "replace")) if found else (None, "")
+    return text[: found.start()] + value if found and isinstance(value, str) else text
 
 
 def _zed(number: int, line: bytes) -> Raw | None:
