@@ -93,6 +93,24 @@ def a_command_that_a_cancel_ends() -> Talk:
     return talk.agent("prompt!", id=2, result={"stopReason": "cancelled"})
 
 
+def from_the_middle() -> Talk:
+    """What the recording does not show was made before it begins."""
+    talk = Talk().agent("done", method="elicitation/complete", params={"elicitationId": "e-1"})
+    return talk.call(
+        "output",
+        1,
+        "terminal/output",
+        {"sessionId": "s", "terminalId": "x"},
+        {"output": "", "truncated": False},
+    )
+
+
+def drafts() -> Talk:
+    """Methods that only the unstable schemas of SDKs have."""
+    talk = opened().ask("title", 9, "session/set_title", {"sessionId": "s-1", "title": "x"}, {})
+    return talk.call("mcp", 1, "mcp/message", {"serverId": "m", "method": "tools/list"}, {"tools": []})
+
+
 def a_terminal_of_a_session_that_was_opened_before() -> Talk:
     """The recording begins in mid-turn, and ends before its end."""
     params = {"sessionId": "s", "command": "ls"}
@@ -137,6 +155,8 @@ def cut_off_after_a_cancel() -> Talk:
         an_effort_that_goes_with_the_model,
         a_command_that_a_cancel_ends,
         a_terminal_of_a_session_that_was_opened_before,
+        from_the_middle,
+        drafts,
         loaded_in_mid_turn,
         a_folder_in_two_unicode_forms,
         cut_off_after_a_cancel,
@@ -144,6 +164,13 @@ def cut_off_after_a_cancel() -> Talk:
 )
 def test_what_is_right_is_clean(make: Callable[[], Talk]) -> None:
     assert faults(make().lines()) == []
+
+
+def test_what_may_be_an_own_way_is_only_a_warning() -> None:
+    greeting = opened().chunk("hello", "Hello")
+    assert [one[:2] for one in faults(greeting.lines())] == [("P2", "warning")]
+    own = opened().ask("own", 9, "vendor/echo", {"text": "x"}, {"text": "x"})
+    assert [one[:2] for one in faults(own.lines())] == [("method", "warning"), ("J6", "warning")]
 
 
 def test_a_secret_is_found_in_what_is_named_for_it() -> None:

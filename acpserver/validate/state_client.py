@@ -52,7 +52,8 @@ class ClientCalls:
             yield from self._question(call)
         elif call.method == "elicitation/complete":
             name = text(call.params, "elicitationId")
-            if name and name not in self._elicitations:
+            is_whole = self._world.client is not None and not self._is_blurred
+            if name and name not in self._elicitations and is_whole:
                 yield Breach("E1", AGENT, "params.elicitationId", f"there is no elicitation {name!r}")
 
     def _terminal(self, call: Call) -> Iterator[Breach]:
@@ -65,7 +66,8 @@ class ClientCalls:
         place = (call.session, name)
         terminal = self._terminals.get(place)
         if terminal is None:
-            if name and not self._is_blurred and not self._world.is_blurred:
+            is_whole = self._world.client is not None and not (self._is_blurred or self._world.is_blurred)
+            if name and is_whole:
                 reason = "has been released" if key(place) in self._released else "was never created"
                 yield Breach("X1", AGENT, "params.terminalId", f"terminal {name!r} {reason}")
         elif call.method == "terminal/kill":

@@ -170,8 +170,10 @@ class Requests:
             reason = f"params that do not fit ({place}) are answered with -32602, here with a result"
             yield Breach("J7", answer.side, "", reason, REMARK, related)
         if not is_known and not call.method.startswith("_"):
-            reason = f"{call.method} is no method of the protocol: -32601 is due, here is a result"
-            yield Breach("J6", answer.side, "", reason, WARNING if answer.side == CLIENT else "", related)
+            reason = (
+                f"{call.method} is no method of the protocol: -32601 is due, unless it is one of your own"
+            )
+            yield Breach("J6", answer.side, "", reason, WARNING, related)
 
     def _judge_error(self, answer: Answer, is_known: bool, related: int) -> Iterator[Breach]:
         call, code = answer.call, answer.code

@@ -94,7 +94,9 @@ class Turns:
         place = f"{_HERE}.sessionUpdate"
         if session.is_loaded and session.turn_count == 0:
             return Breach("S2", AGENT, place, f"{kind} after session/load was answered")
-        related = session.last_answer.line if session.last_answer else None
+        if session.last_answer is None:  # nobody can take it for a part of a turn that has ended
+            return Breach("P2", AGENT, place, f"{kind} before the first turn", WARNING)
+        related = session.last_answer.line
         return Breach("P2", AGENT, place, f"{kind} while no turn runs", related=related)
 
     def answered(self, answer: Answer) -> Iterator[Breach]:

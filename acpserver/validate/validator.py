@@ -151,8 +151,11 @@ class Validator:
     def _method(self, call: Call) -> Iterator[Breach]:
         """Is it a method that this side may call, and called in the right way?"""
         known = self._judge.method(call.method)
+        if self._judge.is_experimental(call.method):
+            reason = f"{call.method} is not in the stable protocol"
+            yield Breach("unstable", call.side, "method", reason, REMARK)
         if known is None:
-            if not call.method.startswith("_"):
+            if not call.method.startswith("_") and not self._judge.is_draft(call.method):
                 hint = for_method(call.method, self._judge.methods())
                 reason = "no method of the protocol; own methods begin with _" + (f"; {hint}" if hint else "")
                 yield Breach("method", call.side, "method", reason, WARNING)
@@ -165,10 +168,6 @@ class Validator:
             yield Breach("method", call.side, "id", f"{call.method} is a request and needs an id", ERROR)
         elif call.is_request and not known.is_request:
             yield Breach("method", call.side, "id", f"{call.method} is a notification and has no id", ERROR)
-        elif self._judge.is_experimental(known):
-            yield Breach(
-                "unstable", call.side, "method", f"{call.method} is not in the stable protocol", REMARK
-            )
 
     def _answer(self, entry: Entry, mark: Mark, opened: Envelope) -> Iterator[Breach]:
         side = entry.sender
@@ -202,7 +201,8 @@ class Validator:
             error if isinstance(error, dict) else {} if error is not None else None,
         )
         answer.is_damaged = bool(judged or opened.breaches)
-        yield from self._requests.answered(answer, known is not None and known.receiver != call.side)
+        is_known = self._judge.is_draft(call.method) or (known is not None and known.receiver != call.side)
+        yield from self._requests.answered(answer, is_known)
         for watcher in self._watchers:
             yield from watcher.answered(answer)
 
