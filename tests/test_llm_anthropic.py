@@ -290,6 +290,20 @@ def test_thinking_between_calls_stays_between_them() -> None:
     assert [type(event).__name__ for event in found] == ["ToolCall", "Opaque", "ToolCall", "Finish"]
 
 
+@pytest.mark.parametrize("signature", [{}, {"signature": ""}])
+def test_thinking_that_nobody_signed_goes_back_as_it_came(signature: dict) -> None:
+    """Such servers refuse the calls of a turn without the thinking before them."""
+    whole = {"type": "thinking", "thinking": "hm", **signature}
+    found = parse(
+        block(0, "thinking", thinking="", **signature), delta(0, "thinking_delta", thinking="hm"), stop(0),
+        block(1, "tool_use", id="a", name="look", input={}), stop(1), end("tool_use"),
+    )  # fmt: skip
+    assert found[1:3] == [Opaque(ME, whole), ToolCall("a", "look", {}, "")]
+    answer = Message("assistant", tuple(found[1:3]))  # type: ignore[arg-type]
+    result = Message("tool", (ToolResult("a", "look", "r"),))
+    assert body_of(user("x"), answer, result, rules=False)["messages"][1]["content"][0] == whole
+
+
 def test_thinking_without_its_text_is_kept_too() -> None:
     found = parse(
         block(0, "thinking", thinking=""), delta(0, "signature_delta", signature="s"), stop(0), end("x")

@@ -124,6 +124,7 @@ def test_a_request_that_has_no_other_form_is_asked_once(llm: FakeLlm) -> None:
         ("openai-responses", 400, OPENAI, ()),
         ("anthropic", 400, ELSEWHERE.format(1, 0), BOUND),
         ("anthropic", 400, "messages.1.content.0: Invalid `signature` in `thinking` block", BOUND),
+        ("anthropic", 400, "messages.1.content.0.thinking.signature: Field required", BOUND),
         ("anthropic", 400, UNKNOWN, BOUND),
         ("anthropic", 400, "max_tokens: 99999 > 64000", ()),
         ("openai", 400, ELSEWHERE.format(1, 0), ()),

@@ -27,7 +27,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 class AnthropicParser(AnswerParser):
-    """Reads one answer. Thinking that is signed or redacted is kept, block by block, as it came."""
+    """Reads one answer. Thinking is kept, block by block, as it came: signed, redacted or plain."""
 
     def __init__(self, faults: Faults, used_ids: Iterable[str] = (), origin: str = ""):
         super().__init__(faults, used_ids, origin=origin)
@@ -95,11 +95,11 @@ class AnthropicParser(AnswerParser):
         block[member] = fields.text(block, member) + text
 
     def _stop(self, index: object) -> None:
-        """The end of a block. Thinking without a signature came from a server that does not want it back."""
+        """The end of a block. Servers that sign no thinking (DeepSeek, Kimi) want it back all the same."""
         if arguments := self._inputs.pop(index, None):
             self._calls.add(index, "", "", jsontext.dumps(arguments))
         block = self._blocks.pop(index, None)
-        if block and (block.get("signature") or block.get("data")):
+        if block and any(block.get(member) for member in ("thinking", "signature", "data")):
             self._keep(block)
 
     def _end(self, message: dict[str, object]) -> None:

@@ -117,7 +117,8 @@ _LESSONS = (
     # A gateway may take away or refuse what asks for the leaving out; then only the second lesson helps.
     (
         "anthropic",
-        r"signature\W+in\W+thinking|bound to a different|block_binding|thinking-binding-controls",
+        r"signature\W+in\W+thinking|thinking\.signature|bound to a different|block_binding"
+        r"|thinking-binding-controls",
         (DROP_UNBOUND, NO_REASONING),
     ),
 )
