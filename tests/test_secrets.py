@@ -186,11 +186,11 @@ def test_no_program_that_the_agent_runs_sees_a_key(tmp_path: Path, home: Path) -
     names = ("WORK_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "MISTRAL_API_KEY")
     configure(home, "http://127.0.0.1:9")
     environ = {"ACPSERVER_HOME": str(home), "ACPSERVER_MODEL": "offline", **dict.fromkeys(names, KEY)}
-    with Editor(env=environ) as editor:
+    with Editor(env=environ, stderr_ok=True) as editor:  # the log says all that it can
         editor.initialize()
         turn = editor.prompt(editor.new_session(tmp_path), "run env")
         assert turn.wait() == "end_turn" and "PATH=" in json.dumps(turn.updates)
-        assert leaks(json.dumps(turn.updates), KEY) == []
+        assert leaks(json.dumps(turn.updates) + editor.stderr(), KEY) == []
 
 
 def test_keys_in_addresses_stand_nowhere(home: Path, tmp_path: Path) -> None:
