@@ -59,6 +59,16 @@ def test_a_fault_is_shown_with_its_place_and_exits_1(faulty: Path, capsys: Any) 
     assert "\033" not in out
 
 
+def test_the_summary_tells_who_is_wrong_and_who_perhaps_is(tmp_path: Path, capsys: Any) -> None:
+    talk = opened().ask("old", 9, "sessions/list", {}, {"sessions": []})
+    path = str(recorded(tmp_path / "x.jsonl", talk))
+    assert main([path, "--quiet"]) == 1
+    assert capsys.readouterr().out.endswith(" 0 errors, 1 warning; perhaps: client\n")
+    path = str(recorded(tmp_path / "x.jsonl", talk.unset("initialize!", "result.protocolVersion")))
+    assert main([path, "--quiet"]) == 1
+    assert capsys.readouterr().out.endswith(" 1 error, 1 warning; wrong: agent; perhaps: client\n")
+
+
 def test_quiet_and_max(faulty: Path, capsys: Any) -> None:
     assert main(["--quiet", str(faulty)]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 1

@@ -71,13 +71,15 @@ def block(name: str, finding: Finding, style: Style = PLAIN) -> str:
 
 
 def summary(name: str, report: Report, style: Style = PLAIN) -> str:
-    """One line: what there was and who is wrong."""
+    """One line: what there was and who is wrong; perhaps only, where it is all warnings."""
     counts = report.counts
-    sides = {finding.side for finding in report.findings if finding.level != REMARK}
+    wrong = {finding.side for finding in report.findings if finding.level == ERROR}
+    suspected = {finding.side for finding in report.findings if finding.level == WARNING} - wrong
     parts = [_count(counts[level], word) for level, word in ((ERROR, "error"), (WARNING, "warning"))]
     if counts[REMARK]:
         parts.append(_count(counts[REMARK], "remark"))
-    who = f"; wrong: {' and '.join(sorted(sides))}" if sides else ""
+    who = f"; wrong: {' and '.join(sorted(wrong))}" if wrong else ""
+    who += f"; perhaps: {' and '.join(sorted(suspected))}" if suspected else ""
     worst = ERROR if counts[ERROR] else WARNING if counts[WARNING] else "dim"
     return style.paint(worst, f"{plain(name)}: {_count(report.messages, 'message')}, {', '.join(parts)}{who}")
 
