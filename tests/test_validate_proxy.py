@@ -332,7 +332,7 @@ def test_faults_are_reported_while_the_conversation_runs(tmp_path: Path) -> None
         process.stdin.close()
         assert process.wait(SECONDS) == 0
         assert read_all(process.stderr) == b""
-    assert b"2 messages, " in report.read_bytes()
+    assert b"acp-validate: 2 messages, 1 error, " in report.read_bytes()
 
 
 def test_the_trace_holds_both_directions_as_they_were(tmp_path: Path) -> None:

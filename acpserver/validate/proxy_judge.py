@@ -22,7 +22,7 @@ from acpserver.errors import ConfigError
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, WARNING, Entry, Finding
 from acpserver.validate.live import Lines, entry_of, trace_line
 from acpserver.validate.proxy_feed import CLOSING, Frame, frames
-from acpserver.validate.report_text import block
+from acpserver.validate.report_text import block, counted
 from acpserver.validate.validator import Validator
 
 NAME = "acp-validate"  # begins every line, since stderr is the agent's too
@@ -91,7 +91,8 @@ class Judge:
             self._tell(self._validator.finish())
         if verbose or any(self._counts.values()):
             errors, warnings = self._counts[ERROR], self._counts[WARNING]
-            self._write(f"{NAME}: {self._number} messages, {errors} errors, {warnings} warnings")
+            told = zip((self._number, errors, warnings), ("message", "error", "warning"), strict=True)
+            self._write(f"{NAME}: {', '.join(counted(*one) for one in told)}")
 
     def _look_at(self, sender: str, at: float, lines: Iterable[bytes | None]) -> None:
         for line in lines:

@@ -75,13 +75,14 @@ def summary(name: str, report: Report, style: Style = PLAIN) -> str:
     counts = report.counts
     wrong = {finding.side for finding in report.findings if finding.level == ERROR}
     suspected = {finding.side for finding in report.findings if finding.level == WARNING} - wrong
-    parts = [_count(counts[level], word) for level, word in ((ERROR, "error"), (WARNING, "warning"))]
+    parts = [counted(report.messages, "message")]
+    parts += [counted(counts[level], level) for level in (ERROR, WARNING)]
     if counts[REMARK]:
-        parts.append(_count(counts[REMARK], "remark"))
+        parts.append(counted(counts[REMARK], REMARK))
     who = f"; wrong: {' and '.join(sorted(wrong))}" if wrong else ""
     who += f"; perhaps: {' and '.join(sorted(suspected))}" if suspected else ""
     worst = ERROR if counts[ERROR] else WARNING if counts[WARNING] else "dim"
-    return style.paint(worst, f"{plain(name)}: {_count(report.messages, 'message')}, {', '.join(parts)}{who}")
+    return style.paint(worst, f"{plain(name)}: {', '.join(parts)}{who}")
 
 
 def print_stats(stream: TextIO, stats: Stats) -> None:
@@ -152,5 +153,6 @@ def _clock(time: float) -> str:
     return f"{int(seconds // 3600):02}:{int(seconds // 60 % 60):02}:{seconds % 60:06.3f}"
 
 
-def _count(number: int, word: str) -> str:
+def counted(number: int, word: str) -> str:
+    """ "1 error", "2 errors"."""
     return f"{number} {word}" + ("" if number == 1 else "s")
