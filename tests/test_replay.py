@@ -102,7 +102,7 @@ WRONG_SHOWN: list[Any] = [
 @pytest.mark.parametrize("shown", WRONG_SHOWN, ids=str)
 def test_a_call_whose_display_is_damaged_is_told_by_its_name(shown: dict[str, object]) -> None:
     begun = told(ANSWER, BEGUN | {"shown": shown}, ENDED)[1]
-    assert (begun["title"], begun["kind"], begun["rawInput"]) == ("bash", "other", {"command": "ls"})
+    assert (begun["title"], begun["kind"], begun["rawInput"]) == ("Bash: ls", "other", {"command": "ls"})
     assert told(ANSWER, ENDED)[1:] == [begun, told(ANSWER, BEGUN, ENDED)[-1]]  # also when its record is lost
 
 
