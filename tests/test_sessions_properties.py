@@ -1,7 +1,8 @@
 """Random sequences of requests against a model of what must be true.
 
-One server process, the offline model, and a model of the sessions in a dictionary: every answer of the server
-is compared with it, and after a restart everything that it knew must still be there.
+One server at a time, in this process because that is faster, with the offline model, and a model of the sessions
+in a dictionary: every answer of the server is compared with it, and after a restart everything that it knew must
+still be there.
 """
 
 from __future__ import annotations
@@ -25,20 +26,30 @@ from hypothesis.stateful import (
 from acpserver.conversation import Conversation
 from acpserver.session_file import parse_lines
 from tests.fakes.editor import Editor, Turn
+from tests.fakes.inside import Inside
 from tests.story import story
 
 MODES = ["default", "accept_edits", "read_only", "bypass"]
 COMMANDS = ["say yes", "think hm\nsay so", "list .", "write a: b", "run echo out", "plan a; b", "read none"]
 
 
+HANGING = {
+    "say begun\nsleep 60": [("agent_message_chunk", "begun\n")],
+    "think hm\nsay begun\nsleep 60": [("agent_thought_chunk", "hm\n"), ("agent_message_chunk", "begun\n")],
+}
+"""What a turn that hangs has told; all but the last of it has come to its end."""
+
+
 @dataclass
 class Known:
-    """What must be true of one session. `story` is what a load must tell, without ids of messages."""
+    """What must be true of one session. `story` is what a load must tell, without ids of messages; `begun` is
+    the beginning of that for the turn that hangs."""
 
     story: list[Any] = field(default_factory=list)
     mode: str = "default"
     active: bool = True
     running: Turn | None = None
+    begun: list[Any] = field(default_factory=list)
     turns: int = 0
 
 
@@ -62,8 +73,8 @@ class SessionsMachine(RuleBasedStateMachine):
         self.editor = self.open_editor()
 
     def open_editor(self) -> Editor:
-        env = {"ACPSERVER_HOME": self.home}
-        editor = Editor("--model", "offline", env=env, permission="allow_once")
+        self.server = Inside(Path(self.home), model="offline")
+        editor = Editor(run=self.server.run, permission="allow_once")
         editor.initialize()
         return editor
 
@@ -93,12 +104,31 @@ class SessionsMachine(RuleBasedStateMachine):
         known.story += [("user_message_chunk", command), *plain(story(turn.updates))]
 
     @rule(session=sessions)
-    def begin_a_turn_that_hangs(self, session: str) -> None:
+    def prompt_twice(self, session: str) -> None:
         known = self.known[session]
         if known.active and not known.running:
-            known.running = self.editor.prompt(session, "say begun\nsleep 60")
+            turns = [self.editor.prompt(session, f"say {number}") for number in range(2)]
+            assert [turn.wait() for turn in turns] == ["end_turn"] * 2
+            for number in range(2):
+                said = [("user_message_chunk", f"say {number}"), ("agent_message_chunk", f"{number}\n")]
+                known.story += said
+            known.turns += 2
+
+    @rule(session=sessions, command=st.sampled_from(list(HANGING)))
+    def begin_a_turn_that_hangs(self, session: str, command: str) -> None:
+        known = self.known[session]
+        if known.active and not known.running:
+            known.running = self.editor.prompt(session, command)
             known.running.until("agent_message_chunk")
+            known.begun = [("user_message_chunk", command), *HANGING[command]]
             known.turns += 1
+
+    @rule()
+    def an_hour_passes(self) -> None:
+        registry = self.server.server._sessions
+        for session in registry.all():
+            session.last_used -= 3_601
+        registry.tidy()
 
     @rule(session=sessions)
     def cancel(self, session: str) -> None:
@@ -110,9 +140,8 @@ class SessionsMachine(RuleBasedStateMachine):
         known = self.known[session]
         if known.running:
             assert known.running.wait() == "cancelled"
-            told = [("user_message_chunk", "say begun\nsleep 60"), ("agent_message_chunk", "begun\n")]
-            known.story += told
-            known.running = None
+            known.story += known.begun
+            known.running, known.begun = None, []
 
     @rule(session=sessions, mode=st.sampled_from(MODES))
     def set_mode(self, session: str, mode: str) -> None:
@@ -128,10 +157,7 @@ class SessionsMachine(RuleBasedStateMachine):
         before = len(self.editor.updates(session))
         result = self.editor.request("session/load", self.params(session)).result
         told = plain(story(self.editor.updates(session)[before:]))
-        wanted = list(known.story)
-        if known.running:
-            wanted += [("user_message_chunk", "say begun\nsleep 60"), ("agent_message_chunk", "begun\n")]
-        assert told == wanted
+        assert told == known.story + known.begun
         assert result["modes"]["currentModeId"] == known.mode
         known.active = True
 
@@ -147,8 +173,7 @@ class SessionsMachine(RuleBasedStateMachine):
         result = self.editor.request("session/fork", self.params(session)).result
         assert result["modes"]["currentModeId"] == known.mode
         fork = str(result["sessionId"])
-        half = [("user_message_chunk", "say begun\nsleep 60")] if known.running else []
-        self.known[fork] = Known([*known.story, *half], known.mode, turns=known.turns)
+        self.known[fork] = Known(known.story + known.begun[:-1], known.mode, turns=known.turns)
         return fork
 
     @rule(session=sessions)
@@ -199,5 +224,5 @@ class SessionsMachine(RuleBasedStateMachine):
             assert conversation.turns == self.known[path.stem].turns
 
 
-SessionsMachine.TestCase.settings = settings(max_examples=5, stateful_step_count=20)
+SessionsMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=30)
 TestSessions = SessionsMachine.TestCase
