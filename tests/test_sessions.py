@@ -25,6 +25,7 @@ from acpserver.session_file import SessionFile
 from acpserver.sessions import Sessions
 from acpserver.store import Store
 from acpserver.tools.base import ToolOutcome
+from acpserver.transports.stdio import HIGH_WATER
 from tests.e2e.moments import Stage, bash, stage, stalled_stream
 from tests.fakes.editor import Editor, Json
 from tests.fakes.inside import FakeTool, Inside, Script, stall
@@ -593,6 +594,28 @@ def test_a_turn_that_outlasts_its_close_is_answered_and_heard_of_no_more(
         assert [update for update in editor.updates(session) if update.get("status") == "completed"] == []
         results = [message for message in played.requests[1].messages if message.role == "tool"]
         assert [part.text for part in results[0].parts] == ["ran"]
+
+
+def test_a_load_that_waits_for_a_client_holds_up_no_cancel(tmp_path: Path) -> None:
+    """Turn and replay both wait until the client reads on; the reader waits for neither."""
+    flood = [TextDelta("word " * 2_000)] * 600  # 6 MB
+    inside = Inside(tmp_path, Script([*flood, stall]))
+    with Editor(run=inside.run) as editor:
+        editor.initialize(NOTICES)
+        session = editor.new_session(tmp_path)
+        turn = editor.prompt(session, "go on")
+        turn.until("agent_message_chunk")
+        editor.pause_reading()
+        writer = inside.server._connection._writer
+        editor.wait_for(lambda: writer._queued_bytes > HIGH_WATER - 20_000, "a full queue")
+        load = editor.send_request("session/load", params(session, tmp_path))
+        choice = editor.send_request("session/set_mode", {"sessionId": session, "modeId": "bypass"})
+        (running,) = inside.server._sessions.get(session).turns()
+        editor.cancel(session)
+        editor.wait_for(running.cancel.is_set, "the cancel")
+        editor.resume_reading()
+        assert turn.wait() == "cancelled"
+        assert choice.wait_reply().result == {} and "modes" in load.wait_reply().result
 
 
 def test_idle_conversations_leave_the_memory_when_a_turn_ends(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Random sequences of requests against a model of what must be true.
 
-One server at a time, in this process because that is faster, with the offline model, and a model of the sessions
-in a dictionary: every answer of the server is compared with it, and after a restart everything that it knew must
-still be there.
+One server at a time, in this process because that is faster, with the offline model, and a model of the
+sessions in a dictionary: every answer of the server is compared with it, and after a restart everything that
+it knew must still be there.
 """
 
 from __future__ import annotations
