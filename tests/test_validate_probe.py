@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -225,6 +226,25 @@ def test_a_probe_that_is_ended_leaves_no_agent() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_signal_while_an_agent_starts_waits_until_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the start of the process and the note that it runs there is room for a signal."""
+    made = []
+
+    def start(*arguments: Any) -> AgentProcess:
+        made.append(AgentProcess(*arguments))
+        signal.raise_signal(signal.SIGINT)
+        return made[0]
+
+    monkeypatch.setattr("acpserver.validate.probe.stage.AgentProcess", start)
+    stage = Stage(Options([sys.executable, "-c", "input()"]))
+    with pytest.raises(KeyboardInterrupt):
+        stage.start()
+    assert made[0].status() is None
+    stage.close()
+    assert made[0].status() is not None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -99,13 +100,15 @@ class Stage:
 
     def start(self, editor: Editor | None = None) -> Link:
         """A fresh agent to which nothing has been said."""
-        try:
-            process = AgentProcess(self.options.command, self._home)
-        except OSError as error:
-            raise Broken(f"the agent cannot be started: {error}") from None
         validator = Validator(unstable=self.options.unstable, schema=self.options.schema)
-        link = Link(process, validator, editor or Editor(), self.options.timeout, self._new_trace())
-        self._links.append(link)
+        trace = self._new_trace()
+        with _uninterrupted():  # else the agent could run already, and nobody would know it
+            try:
+                process = AgentProcess(self.options.command, self._home)
+            except OSError as error:
+                raise Broken(f"the agent cannot be started: {error}") from None
+            link = Link(process, validator, editor or Editor(), self.options.timeout, trace)
+            self._links.append(link)
         return link
 
     def _new_trace(self) -> BinaryIO | None:
@@ -238,6 +241,24 @@ class Stage:
         self.noise += [(self.scenario, line) for line in link.noise]
         link.findings.clear()
         link.noise.clear()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a signal that interrupts (Ctrl-C, and what the probe treats so) wait for the end of the block."""
+    came = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGINT))
+        if signal.getsignal(number) is signal.default_int_handler
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            raise KeyboardInterrupt
 
 
 def prompt(session: str, *texts: str) -> Json:
