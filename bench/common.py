@@ -29,9 +29,11 @@ LIMIT = 120.0  # seconds after which a wait is a failure
 class Child:
     """A child process with lines of bytes on its stdin and stdout."""
 
-    def __init__(self, command: Sequence[str], environ: dict[str, str] | None = None):
+    def __init__(self, command: Sequence[str], environ: dict[str, str] | None = None, **more: Any):
+        """`more` is for `Popen`."""
+        more = {"cwd": ROOT, "bufsize": 0, **more}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, cwd=ROOT, bufsize=0
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, **more
         )
         assert self.process.stdin and self.process.stdout
         self._in = self.process.stdin.fileno()
