@@ -209,6 +209,14 @@ _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com(/|$)")
 DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
 """The names that `llm.dialects` knows."""
 
+AUDIO_SENT: dict[str, tuple[str, ...]] = {
+    "openai": ("wav", "mp3"),
+    "gemini": ("wav", "mp3", "aiff", "aac", "ogg", "flac"),
+    "ollama": ("wav",),
+}
+"""The formats (see `prompts.AUDIO_FORMATS`) in which a dialect can send audio to a model that takes it. They
+stand here because a start needs them and does not load the dialects."""
+
 SERVERS = (
     "openai", "azure", "openrouter", "deepseek", "moonshot", "dashscope", "mistral", "groq", "vllm",
     "llama.cpp", "lm-studio",

@@ -925,10 +925,11 @@ def test_no_descriptor_is_left(llm: FakeLlm) -> None:
 # Start-up
 
 
-def test_importing_the_door_loads_nothing_slow() -> None:
+def test_a_start_loads_nothing_slow() -> None:
     code = (
-        "import sys, acpserver.llm.http as door\n"
-        "slow = ('requests', 'urllib3', 'tenacity', 'ssl', 'http.client')\n"
+        "import sys, acpserver.cli, acpserver.llm.http as door\n"
+        "slow = ('requests', 'urllib3', 'tenacity', 'ssl', 'http.client', 'filelock', '_hashlib',\n"
+        "        'acpserver.llm.dialects')\n"
         "assert not [name for name in slow if name in sys.modules], sys.modules.keys()\n"
         "door.warm_up()\n"
         "assert 'requests' in sys.modules and 'tenacity' not in sys.modules\n"

@@ -51,7 +51,6 @@ class Anthropic(ListedModels):
     """The dialect of servers with Anthropic's /v1/messages."""
 
     streams_json = False
-    audio_formats: tuple[str, ...] = ()
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""

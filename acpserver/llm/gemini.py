@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+from acpserver.catalog import AUDIO_SENT
 from acpserver.llm import fields, listing
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
@@ -44,12 +45,11 @@ class Gemini:
     """The dialect of Google's generative language API."""
 
     streams_json = False
-    audio_formats: tuple[str, ...] = ("wav", "mp3", "aiff", "aac", "ogg", "flac")
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = _url(endpoint, f"/{_path(request.model)}:streamGenerateContent", "alt=sse")
-        history = history_for(request, origin(endpoint, request.model), self.audio_formats)
+        history = history_for(request, origin(endpoint, request.model), AUDIO_SENT["gemini"])
         body: dict[str, object] = {"contents": _contents(history, bool(_SIGNS.search(request.model)))}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from acpserver import jsontext
+from acpserver.catalog import AUDIO_SENT
 from acpserver.llm import fields, listing
 from acpserver.llm.answer import AnswerParser
 from acpserver.llm.assembly import used_call_ids
@@ -44,7 +45,6 @@ class Ollama:
     """The dialect of Ollama's own API."""
 
     streams_json = True
-    audio_formats: tuple[str, ...] = ("wav",)
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
@@ -137,7 +137,7 @@ def _messages(request: ModelRequest, me: str) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
-    history = history_for(request, me, Ollama.audio_formats)
+    history = history_for(request, me, AUDIO_SENT["ollama"])
     start = turn_start(history)
     for position, message in enumerate(history):
         if message.role == "tool":

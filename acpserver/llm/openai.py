@@ -8,6 +8,7 @@ them (`openai_servers`). An Azure deployment is reached by its own URL with the 
 from __future__ import annotations
 
 from acpserver import jsontext
+from acpserver.catalog import AUDIO_SENT
 from acpserver.llm.assembly import used_call_ids
 from acpserver.llm.faults import Faults
 from acpserver.llm.listing import ListedModels
@@ -36,7 +37,6 @@ class OpenAi(ListedModels):
     """The dialect of every server with an OpenAI-compatible /chat/completions."""
 
     streams_json = False
-    audio_formats: tuple[str, ...] = ("wav", "mp3")
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
@@ -88,7 +88,7 @@ def _messages(request: ModelRequest, me: str, server: Server) -> list[dict[str, 
     messages: list[dict[str, object]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
-    history = history_for(request, me, OpenAi.audio_formats)
+    history = history_for(request, me, AUDIO_SENT["openai"])
     start = turn_start(history)
     for position, message in enumerate(history):
         if message.role == "tool":

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from acpserver import provider_setup
 from acpserver.cancel import CancelFlag
-from acpserver.catalog import ModelInfo, Price
+from acpserver.catalog import AUDIO_SENT, ModelInfo, Price
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import Cancelled, ProviderError
-from acpserver.llm.dialects import DIALECTS
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.offline import OfflineModel
 from acpserver.llm.types import Endpoint, ModelDetails, Provider
@@ -128,7 +127,7 @@ class Models:
         """The media types that a model can be sent, for each kind that it takes: "image", "audio"."""
         info, dialect = self.info(model), self.dialect(model)
         found: dict[str, Sequence[str]] = {"image": IMAGE_TYPES} if info.images else {}
-        formats = DIALECTS[dialect].audio_formats if info.audio and dialect else ()
+        formats = AUDIO_SENT.get(dialect, ()) if info.audio else ()
         if formats:
             found["audio"] = [mime for mime, name in AUDIO_FORMATS.items() if name in formats]
         return found

@@ -39,7 +39,6 @@ class Responses(ListedModels):
     """The dialect of OpenAI's /responses."""
 
     streams_json = False
-    audio_formats: tuple[str, ...] = ()
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""

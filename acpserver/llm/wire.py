@@ -66,8 +66,6 @@ class Dialect(Protocol):
 
     streams_json: bool
     """A stream begins like a JSON value, so only the decoder can tell them apart."""
-    audio_formats: tuple[str, ...]
-    """The formats of audio that it can send to models that take audio (see `prompts.AUDIO_FORMATS`)."""
 
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The HTTP request that asks for one answer. Raises `ProviderError` when none can be made."""
