@@ -46,15 +46,15 @@ class Price(NamedTuple):
 
 
 class ModelInfo(NamedTuple):
-    """What is known of one model."""
+    """What is known of one model; None where nobody has said it."""
 
     name: str
     context_window: int | None = None  # tokens
     output_limit: int | None = None  # tokens of one answer
     price: Price | None = None
-    images: bool = False
-    thinking: bool = False  # it can be told how much to think
-    audio: bool = False
+    images: bool | None = None
+    thinking: bool | None = None  # it can be told how much to think
+    audio: bool | None = None
 
 
 class KnownProvider(NamedTuple):
@@ -67,7 +67,7 @@ class KnownProvider(NamedTuple):
     key_variables: tuple[str, ...]  # the first one that is set holds the key; none: it needs no key
     url_variables: tuple[str, ...] = ()  # the first one that is set replaces `base_url`
     models: tuple[ModelInfo, ...] = ()  # the first one is what a new session starts with
-    images: bool = False  # of models that are not listed here
+    images: bool = False  # of models of which neither this table nor the provider's list says it
     audio: tuple[str, ...] = ()  # parts of the names of models that take audio
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()  # parts of the names of models in its list that do not chat
@@ -204,6 +204,7 @@ KNOWN = (
 )  # fmt: skip
 """Where several could be used and nobody says which, the one that comes first here is."""
 
+_THIS_MACHINE = re.compile(r"localhost|127\.[0-9.]+|::1")
 _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com(/|$)")
 
 DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
@@ -236,6 +237,11 @@ def is_address(base_url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:  # a port that is no number, a broken IPv6 address
         return False
+
+
+def is_on_this_machine(base_url: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    return bool(is_address(base_url) and _THIS_MACHINE.fullmatch(urlsplit(base_url.strip()).hostname or ""))
 
 
 def usual_dialect(base_url: str) -> str:

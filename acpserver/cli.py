@@ -13,11 +13,13 @@ import sys
 from collections.abc import Sequence
 
 from acpserver import config, logs, system
-from acpserver.config import SETTINGS, Config, Loader
+from acpserver.config import Config, Loader
 from acpserver.errors import ConfigError
+from acpserver.model_lists import load_with_model
 from acpserver.redaction import Secrets
 from acpserver.rpc.connection import Connection
 from acpserver.server import Server
+from acpserver.settings import SETTINGS
 from acpserver.transports.stdio import LineReader, LineWriter
 from acpserver.transports.trace import Trace
 from acpserver.version import __version__
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command in PEOPLE or getattr(options, "then", "") == "login":
             return _run_command(options)
-        settings = config.load(vars(options), os.environ)
+        settings = load_with_model(vars(options), os.environ)
         secrets = Secrets(settings.secrets)
         logs.set_up(settings.log_level, settings.log_file, secrets)
         if sys.stdin is not None and sys.stdin.isatty() and options.command is None:

@@ -1,8 +1,6 @@
 """The configuration: file, variables, stored keys and flags become one frozen value, with sources.
 
-Read once at start, before any thread, and again on a control worker when somebody authenticates. The table
-`SETTINGS` is the only list of settings: the command line, the variables, `config.json` and the documents
-follow it.
+Read once at start, before any thread, and again on a control worker when somebody authenticates.
 """
 
 from __future__ import annotations
@@ -14,60 +12,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acpserver import config_file, credentials, provider_setup
-from acpserver.catalog import DIALECTS, KNOWN, SERVERS, ModelInfo, is_address, known, speaker, usual_dialect
+from acpserver.catalog import KNOWN, ModelInfo, is_address, known, speaker, usual_dialect
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
 from acpserver.redaction import secrets_in, secrets_in_url
+from acpserver.settings import SETTINGS, convert
 
-__all__ = ["OFFLINE", "SETTINGS", "Config", "Loader", "Setting", "load"]
+__all__ = ["OFFLINE", "Config", "Loader", "NoModel", "load"]
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-
-
-class Setting(NamedTuple):
-    """One setting. `kind`: "text", "count", "seconds" or "switch"; `flag` is False where only the file and
-    the variable can set it."""
-
-    name: str
-    kind: str
-    help: str
-    choices: tuple[str, ...] = ()
-    flag: bool = True
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return "ACPSERVER_" + self.name.upper()
-
-    @property
-    def key(self) -> str:
-        """The key in config.json."""
-        head, *rest = self.name.split("_")
-        return head + "".join(word.capitalize() for word in rest)
-
-
-SETTINGS = (
-    Setting("model", "text", 'the model: "provider/model", a name, or "offline", which needs no network'),
-    Setting("base_url", "text", "the base URL of an endpoint of your own"),
-    Setting("dialect", "text", "how that endpoint is spoken to (default openai)", choices=DIALECTS),
-    Setting("api_key_env", "text", "the environment variable that holds its key (default OPENAI_API_KEY)"),
-    Setting("max_tokens", "count", "the most tokens one answer may have (default: the server's limit)"),
-    Setting("max_steps", "count", "the most model calls in one turn (default 50)"),
-    Setting("trace", "text", "write every message of both directions to this file as JSON lines"),
-    Setting("log_file", "text", "write the log to this file instead of stderr"),
-    Setting("log_level", "text", "what is logged (default warning)", choices=LOG_LEVELS),
-    Setting("strict", "switch", "treat an outgoing message that does not fit the schema as an error"),
-    Setting("context_window", "count", "the context window of that endpoint's model, in tokens", flag=False),
-    Setting("images", "switch", "that endpoint's model takes images", flag=False),
-    Setting("audio", "switch", "that endpoint's model takes audio", flag=False),
-    Setting("server", "text", "which server that is, if its address does not tell", SERVERS, flag=False),
-    Setting("connect_timeout", "seconds", "how long connecting may take (default 10)", flag=False),
-    Setting("idle_timeout", "seconds", "how long the model may be silent (default 120)", flag=False),
-    Setting("retry_seconds", "seconds", "how long a failing call is retried (default 60)", flag=False),
-    Setting("list_models", "switch", "ask providers which models they have (default true)", flag=False),
-)
 
 
 class Config(NamedTuple):
@@ -84,8 +38,8 @@ class Config(NamedTuple):
     log_level: str = "warning"
     strict: bool = False
     context_window: int | None = None
-    images: bool = False
-    audio: bool = False
+    images: bool | None = None
+    audio: bool | None = None
     server: str = ""
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
@@ -110,6 +64,7 @@ class Config(NamedTuple):
             return None
         vendor = speaker(self.dialect or "openai")
         base_url = self.base_url or vendor.base_url
+        is_vendor = base_url == vendor.base_url
         model = ModelInfo(self.model, self.context_window, images=self.images, audio=self.audio)
         return ProviderSetup(
             MAIN,
@@ -120,6 +75,10 @@ class Config(NamedTuple):
             self.key_variable,
             needs_key=not self.base_url and bool(vendor.key_variables),
             models=(model,) if self.model and self.model != OFFLINE else (),
+            images=is_vendor and vendor.images,
+            audio=vendor.audio if is_vendor else (),
+            thinking=vendor.thinking if is_vendor else (),
+            not_chat=vendor.not_chat if is_vendor else ("embed", "rerank"),
             server=self.server,
         )
 
@@ -159,6 +118,15 @@ class Config(NamedTuple):
         return [*vendors, *(one.key_variable for one in self.providers if one.key_variable)]
 
 
+class NoModel(ConfigError):
+    """An endpoint is named, and no model. `config` is what holds apart from that."""
+
+    def __init__(self, config: Config):
+        given = config.sources["base_url"]
+        super().__init__(f"{given}: an endpoint needs a model too (--model or ACPSERVER_MODEL)")
+        self.config = config
+
+
 Loader = Callable[[], Config]
 """Reads the configuration anew. Raises `ConfigError`."""
 
@@ -167,7 +135,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
     """Read config.json, the stored keys and the environment; flags (by setting name, None when not given) win
     over variables, and these over the file.
 
-    Raises `ConfigError` for a file that cannot be read and for values that do not fit.
+    Raises `ConfigError` for a file that cannot be read and for values that do not fit, and `NoModel`.
     """
     path, state_dir = _folders(environ)
     content = config_file.read(path)
@@ -180,14 +148,10 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
             (content.get(setting.key), path),
         ):
             if value is not None and setting.name not in values:
-                values[setting.name] = _convert(setting, value, source)
+                values[setting.name] = convert(setting, value, source)
                 sources[setting.name] = source
     values["base_url"] = str(values.get("base_url", "")).strip().rstrip("/")
     _check_address(values["base_url"], f"{sources.get('base_url')}: baseUrl")
-    if values["base_url"] and not values.get("model"):
-        # Else the prompt, and a key, would go to some other endpoint than the one that was named.
-        given = sources["base_url"]
-        raise ConfigError(f"{given}: an endpoint needs a model too (--model or ACPSERVER_MODEL)")
     found = Config(
         **values,
         permissions=config_file.permissions_of(content),
@@ -195,7 +159,11 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Config:
         state_dir=state_dir,
         sources=sources,
     )
-    return _with_keys(found, content.get("providers", {}), environ)
+    found = _with_keys(found, content.get("providers", {}), environ)
+    if found.base_url and not found.model:
+        # Else the prompt, and a key, would go to some other endpoint than the one that was named.
+        raise NoModel(found)
+    return found
 
 
 def _with_keys(config: Config, given: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
@@ -252,48 +220,3 @@ def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
     if not os.path.isabs(state):
         state = os.path.join(user, ".local", "state")
     return os.path.join(config, "acpserver", "config.json"), os.path.join(state, "acpserver")
-
-
-def _convert(setting: Setting, value: object, source: str) -> object:
-    """The value in the setting's type. Numbers and switches may be text, as variables are."""
-    try:
-        if setting.kind == "switch":
-            return _SWITCH[str(value).lower()]
-        if setting.kind == "count":
-            return _positive(_whole(_number(value)))
-        if setting.kind == "seconds":
-            return _positive(float(_number(value)))
-    except (KeyError, ValueError):
-        raise _bad(setting, value, source, _EXPECTED[setting.kind]) from None
-    if not isinstance(value, str) or "\0" in value:
-        raise _bad(setting, value, source, "text")
-    if setting.choices and value not in setting.choices:
-        raise _bad(setting, value, source, f"one of {', '.join(setting.choices)}")
-    return value
-
-
-def _bad(setting: Setting, value: object, source: str, expected: str) -> ConfigError:
-    return ConfigError(f"{source}: {setting.key} must be {expected}, not {value!r}")
-
-
-_SWITCH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
-_SECONDS = "a number of seconds above 0"
-_EXPECTED = {"switch": "true or false", "count": "a whole number above 0", "seconds": _SECONDS}
-
-
-def _number(value: object) -> str | int | float:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError
-    return value
-
-
-def _whole(number: str | int | float) -> int:
-    if isinstance(number, float) and not number.is_integer():
-        raise ValueError
-    return int(number)
-
-
-def _positive(number: float) -> float:
-    if not 0 < number < 1e9:
-        raise ValueError
-    return number

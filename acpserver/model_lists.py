@@ -16,11 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 from acpserver.cancel import CancelFlag
-from acpserver.errors import Cancelled, ProviderError
+from acpserver.catalog import is_on_this_machine
+from acpserver.config import Config, NoModel, load
+from acpserver.errors import Cancelled, ConfigError, ProviderError
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.providers import Models
+from acpserver.llm.providers import endpoint as endpoint_of
 from acpserver.llm.types import Endpoint, ModelDetails
-from acpserver.provider_setup import MAIN, ProviderSetup
+from acpserver.provider_setup import ProviderSetup
 from acpserver.workers import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,7 @@ IDLE_SECONDS = 5.0
 WHOLE_SECONDS = 10.0  # for one list
 LONGEST_NAME = 200  # characters; longer ones are left out
 MOST_NAMES = 2_000
+SHOWN_NAMES = 8  # in an error
 
 
 class ModelLists:
@@ -53,13 +57,13 @@ class ModelLists:
         """Offer what is stored of the providers that are usable now, and of no other key."""
         with self._lock:
             known = dict(self._known)
-        self._models.take_lists({one.name: _details(_entry(known, one)) for one in self._asked()})
+        self._models.take_lists({one.name: _details(_entry(known, one)) for one in self._models.usable()})
 
     def refresh(self) -> None:
         """Begin to fetch every list that is not fresh. Never waits."""
         now = time.time()
         with self._lock:
-            due = [one for one in self._asked() if self._is_due(one, now)]
+            due = [one for one in self._models.usable() if self._is_due(one, now)]
             self._next.update((_key(one) + _mark(one), now + AGAIN_SECONDS) for one in due)
         for one in due:
             self._pool.submit(lambda one=one: self._fetch(one))  # type: ignore[misc]
@@ -72,15 +76,13 @@ class ModelLists:
         """Wait until nothing is fetched. False when `timeout` seconds were not enough."""
         return self._pool.wait_idle(timeout)
 
-    def _asked(self) -> list[ProviderSetup]:
-        """The providers whose lists count; the endpoint of the flat settings offers the model they name."""
-        return [one for one in self._models.usable() if one.name != MAIN]
-
     def _is_due(self, one: ProviderSetup, now: float) -> bool:
         if now < self._next.get(_key(one) + _mark(one), 0.0):
             return False
+        # A server of this machine is started anew with other models, and asking it costs nothing.
+        fresh = AGAIN_SECONDS if is_on_this_machine(one.base_url) else FRESH_SECONDS
         # A clock that went back must not make a list fresh for years.
-        return not now - FRESH_SECONDS < _entry(self._known, one)["time"] <= now
+        return not now - fresh < _entry(self._known, one)["time"] <= now
 
     def _fetch(self, one: ProviderSetup) -> None:
         try:
@@ -88,7 +90,7 @@ class ModelLists:
         except (ProviderError, Cancelled) as error:
             log.info("the list of models of %s: %s", one.name, error)
             return
-        if one not in self._asked():
+        if one not in self._models.usable():
             return  # another key, or none, was set meanwhile
         names = [name for name in found if 0 < len(name) <= LONGEST_NAME and name.isprintable()][:MOST_NAMES]
         listed = {name: found[name] for name in names}
@@ -124,6 +126,30 @@ class ModelLists:
             return {}
         found: Mapping[object, object] = value if isinstance(value, dict) else {}
         return {str(key): one for key, one in found.items() if _is_list(one)}  # type: ignore[misc]
+
+
+def load_with_model(flags: dict[str, object], environ: Mapping[str, str]) -> Config:
+    """`config.load`, for whoever needs a model. An endpoint that is named without one is asked, for at most
+    ten seconds, and the only model that it has is taken, also into `flags`.
+
+    Raises `ConfigError`, which names the models where there are more.
+    """
+    try:
+        return load(flags, environ)
+    except NoModel as error:
+        main = error.config.main
+        assert main is not None
+        try:
+            found = fetch(endpoint_of(main, error.config), CancelFlag())
+        except ProviderError as failure:
+            raise ConfigError(f"{error}. Its models are not known: {failure}") from None
+        names = [name for name in found if main.chats(name)]
+        if len(names) != 1:
+            more = ", ..." if len(names) > SHOWN_NAMES else ""
+            raise ConfigError(f"{error}. It has {', '.join(names[:SHOWN_NAMES]) or 'none'}{more}.") from None
+    flags["model"] = names[0]
+    found = load(flags, environ)
+    return found._replace(sources={**found.sources, "model": "the endpoint's list, which has no other"})
 
 
 def fetch(endpoint: Endpoint, cancel: CancelFlag) -> list[str]:

@@ -32,7 +32,7 @@ class ProviderSetup(NamedTuple):
     needs_key: bool = True
     headers: tuple[tuple[str, str], ...] = ()
     models: tuple[ModelInfo, ...] = ()  # the first one is what new sessions start with
-    images: bool = False  # of models that are not listed
+    images: bool = False  # of models of which neither `models` nor the provider's list says it
     audio: tuple[str, ...] = ()  # parts of the names of models that take audio
     thinking: tuple[str, ...] = ()  # how the names of models begin that can be told how much to think
     not_chat: tuple[str, ...] = ()
@@ -68,23 +68,21 @@ class ProviderSetup(NamedTuple):
         return model if self.name == MAIN else f"{self.name}/{model}"
 
     def info(self, model: str) -> ModelInfo:
-        """What is known of a model: the longest listed name that its name is, or is a dated form of."""
-        listed = self._listed(model)
-        if listed:
-            return max(listed, key=lambda one: len(one.name))._replace(name=model)
-        return ModelInfo(
-            model,
-            images=self.images,
-            thinking=model.startswith(self.thinking),
-            audio=any(part in model for part in self.audio),
+        """What the configuration or the catalog says of a model: the longest listed name that its name is, or
+        is a dated form of."""
+        listed = [one for one in self.models if model == one.name or model.startswith(f"{one.name}-20")]
+        if not listed:
+            return ModelInfo(model)
+        return max(listed, key=lambda one: len(one.name))._replace(name=model)
+
+    def with_habits(self, info: ModelInfo) -> ModelInfo:
+        """What is known of a model; what nobody has said of it is as the provider's models usually are."""
+        name = info.name
+        return info._replace(
+            images=self.images if info.images is None else info.images,
+            thinking=name.startswith(self.thinking) if info.thinking is None else info.thinking,
+            audio=any(part in name for part in self.audio) if info.audio is None else info.audio,
         )
-
-    def lists(self, model: str) -> bool:
-        """Whether the configuration or the catalog speaks of a model."""
-        return bool(self._listed(model))
-
-    def _listed(self, model: str) -> list[ModelInfo]:
-        return [one for one in self.models if model == one.name or model.startswith(f"{one.name}-20")]
 
     def chats(self, model: str) -> bool:
         """Whether a name in the provider's own list stands for a model that one can talk to."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from acpserver import cli, config
+from acpserver.settings import SETTINGS
 from acpserver.version import __version__
 from tests.fakes.editor import CHECKOUT, Editor
 from tests.fakes.llm_answers import error, text, tool_call
@@ -37,7 +38,7 @@ def test_version() -> None:
 def test_help_names_every_flag(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 0
-    for setting in config.SETTINGS:
+    for setting in SETTINGS:
         assert ("--" + setting.name.replace("_", "-") in done.stdout) is setting.flag
 
 
@@ -173,7 +174,7 @@ def test_the_log_tells_the_course_of_a_turn_and_no_text_of_it(tmp_path: Path, le
             error(503, "server"), tool_call("bash", {"command": "echo quiet-output"}), text("quiet-answer")
         )
         flags = ["--model", "fake", "--base-url", llm.base_url, "--log-file", str(log), "--log-level", level]
-        with Editor(*flags) as editor:
+        with Editor(*flags, env={"ACPSERVER_LIST_MODELS": "0"}) as editor:
             editor.initialize()
             session = editor.new_session(tmp_path)
             assert editor.prompt(session, "quiet-prompt").wait() == "end_turn"

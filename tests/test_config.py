@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from acpserver import config, config_file, permissions, provider_setup
+from acpserver import config_file, permissions, provider_setup
 from acpserver.catalog import DIALECTS, KNOWN, SERVERS
-from acpserver.config import SETTINGS, Config, load
+from acpserver.config import Config, load
 from acpserver.errors import ConfigError
 from acpserver.llm import dialects, openai_servers
 from acpserver.rpc import definitions
+from acpserver.settings import SETTINGS, Setting
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ VALUES: dict[str, tuple[list[object], list[object]]] = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_flag_wins_over_variable_and_variable_over_file(home: Path, setting: config.Setting) -> None:
+def test_flag_wins_over_variable_and_variable_over_file(home: Path, setting: Setting) -> None:
     given, expected = VALUES[setting.kind]
     if setting.choices:
         given = expected = [setting.choices[0], setting.choices[-1], setting.choices[0]]

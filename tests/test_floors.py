@@ -36,6 +36,7 @@ ROOMS = """
     rpc.forgive
     rpc.schema
     rpc.rules
+    settings
     config_file
     config
     llm.types

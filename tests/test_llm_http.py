@@ -611,7 +611,7 @@ def test_a_key_never_comes_from_netrc(llm: FakeLlm, monkeypatch: pytest.MonkeyPa
 def test_the_models_are_listed() -> None:
     with FakeLlm(models=("small", "large"), api_key=KEY) as llm:
         assert list(provider(llm.base_url).list_models(CancelFlag())) == ["small", "large"]
-        assert llm.requests[0].path == "/v1/models"
+        assert llm.lists[0].path == "/v1/models"
         with pytest.raises(ProviderError) as caught:
             HttpProvider(Endpoint(llm.base_url)).list_models(CancelFlag())
         assert caught.value.kind == "auth"

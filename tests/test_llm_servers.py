@@ -296,6 +296,7 @@ def test_hosts_are_whole_names() -> None:
         ({"id": "a", "context_length": 5}, ModelDetails(5)),
         ({"id": "a", "max_model_len": 6}, ModelDetails(6)),
         ({"id": "a", "meta": {"n_ctx_train": 7}}, ModelDetails(7)),
+        ({"id": "a", "meta": {"n_ctx_train": 7, "n_ctx": 5}}, ModelDetails(5)),
         (
             {
                 "id": "a",

@@ -104,7 +104,7 @@ def test_a_person_chooses_types_a_key_that_is_not_shown_and_it_is_stored_private
             terminal.type("Key for Work (it is not shown): ", KEY)
             assert terminal.end() == 0
             everything = listed + terminal.shown
-        assert [request.path for request in llm.requests] == ["/v1/models"]
+        assert [request.path for request in llm.lists] == ["/v1/models"]
     for name in ("1  work", "anthropic", "openai", "gemini", "openrouter", "mistral"):
         assert name in everything
     assert "ollama" not in everything, "it needs no key"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.editor import Editor
-from tests.fakes.llm_answers import Stall, text, tool_call
-from tests.fakes.llm_server import FakeLlm
+from tests.fakes.llm_answers import Stall, error, text, tool_call
+from tests.fakes.llm_server import FakeLlm, Request
 
 PRICE = {"input": 1000, "output": 10_000, "cached": 100}
 MODELS = {
@@ -66,7 +66,7 @@ def test_a_list_that_comes_is_told_after_the_session(llm: FakeLlm, tmp_path: Pat
         editor.wait_for(told, "the list of models")
         values = [choice["value"] for choice in told()["options"]]
         assert values == ["p0/priced", "p0/hears", "p0/plain", "p0/unknown", "p0/fake", "offline"]
-        assert [request.path for request in llm.requests] == ["/v1/models"]
+        assert [request.path for request in llm.lists] == ["/v1/models"]
         option(editor, session, "model", "p0/fake")
         llm.script(text("x"))
         assert editor.prompt(session, "x").wait() == "end_turn"
@@ -78,7 +78,52 @@ def test_a_list_that_comes_is_told_after_the_session(llm: FakeLlm, tmp_path: Pat
         assert result["models"]["currentModelId"] == "p0/fake"
         editor.ping()
         assert editor.updates(session) == []
-    assert len(llm.requests) == 2
+    assert (len(llm.lists), len(llm.requests)) == (1, 1)
+
+
+def test_the_list_of_an_endpoint_of_ones_own_tells_the_window(llm: FakeLlm, tmp_path: Path) -> None:
+    llm.models = ("m", "other")
+    llm.entries = {"m": {"meta": {"n_ctx": 8192}, "architecture": {"input_modalities": ["text", "image"]}}}
+    environ = {"ACPSERVER_HOME": str(tmp_path / "home")}
+    flags = ("--model", "m", "--base-url", llm.base_url)
+    with Editor(*flags, env=environ) as editor:
+        capabilities: Any = editor.initialize()["agentCapabilities"]
+        assert capabilities["promptCapabilities"]["image"] is False
+        session = editor.new_session(tmp_path)
+        editor.wait_for(lambda: editor.updates(session), "the list of models")
+        (offer,) = editor.updates(session)
+        values = [choice["value"] for choice in offer["configOptions"][1]["options"]]  # type: ignore[index]
+        assert values == ["m", "other", "offline"]
+        llm.script(text("x").used(100, 10), text("y").used(100, 10))
+        turn = editor.prompt(session, "x")
+        assert turn.wait() == "end_turn" and usage(turn) == [(110, 8192, None)]
+    with Editor(*flags, env=environ) as editor:
+        capabilities = editor.initialize()["agentCapabilities"]
+        assert capabilities["promptCapabilities"]["image"] is True
+        turn = editor.prompt(editor.new_session(tmp_path), "x")
+        assert turn.wait() == "end_turn" and usage(turn) == [(110, 8192, None)]
+    assert [request.path for request in llm.lists] == ["/v1/models"]
+
+
+@pytest.mark.parametrize("listed", ["nothing", "silence"])
+def test_an_endpoint_without_a_list_works_and_nobody_hears_of_it(tmp_path: Path, listed: str) -> None:
+    stall = Stall()
+
+    class Bare(FakeLlm):
+        def _check(self, request: Request) -> Any:
+            if request.method != "GET":
+                return super()._check(request)
+            return error(404, "") if listed == "nothing" else text("x").answer().insert(0, stall)
+
+    with Bare() as llm, Editor("--model", "m", "--base-url", llm.base_url) as editor:
+        editor.initialize()
+        session = editor.new_session(tmp_path)
+        llm.wait_for_lists(1)
+        llm.script(text("x").used(100, 10))
+        turn = editor.prompt(session, "x")
+        assert turn.wait() == "end_turn" and usage(turn) == []
+        told = [one["sessionUpdate"] for one in editor.updates(session)]
+        assert told == ["session_info_update", "agent_message_chunk"] and editor.stderr() == ""
 
 
 def test_nothing_is_asked_before_there_is_a_session_nor_for_the_offline_model(
@@ -91,7 +136,7 @@ def test_nothing_is_asked_before_there_is_a_session_nor_for_the_offline_model(
     with Editor(env={"ACPSERVER_HOME": str(tmp_path / "home"), "ACPSERVER_MODEL": "p0/plain"}) as editor:
         editor.initialize()
         editor.ping()
-    assert llm.requests == []
+    assert llm.lists == llm.requests == []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from acpserver.llm import offline
 from acpserver.permissions import MODES
 from acpserver.processes import Children
 from acpserver.server import Server
+from acpserver.settings import SETTINGS, Setting
 from acpserver.tools.builtin import builtin_tools
 
 ROOT = Path(__file__).parent.parent
@@ -135,8 +136,8 @@ def readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("setting", config.SETTINGS, ids=lambda setting: setting.name)
-def test_the_readme_names_every_setting_in_its_three_forms(setting: config.Setting) -> None:
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_the_readme_names_every_setting_in_its_three_forms(setting: Setting) -> None:
     (row,) = [line for line in readme().splitlines() if f"`{setting.variable}`" in line]
     flag = f"`--{setting.name.replace('_', '-')}`"
     assert row.startswith(f"| {flag if setting.flag else ''} |".replace("  ", " "))

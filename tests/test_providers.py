@@ -15,11 +15,12 @@ from acpserver import catalog, model_lists
 from acpserver.cancel import CancelFlag
 from acpserver.catalog import KNOWN, LongPrompt, Price
 from acpserver.config import Config, load
+from acpserver.errors import ConfigError
 from acpserver.llm.http import warm_up
 from acpserver.llm.openai_servers import HOSTS
 from acpserver.llm.providers import MOST_LISTED, Models
 from acpserver.llm.types import Endpoint, ModelDetails
-from acpserver.model_lists import ModelLists
+from acpserver.model_lists import ModelLists, load_with_model
 from acpserver.provider_setup import ProviderSetup, choose, set_up
 from tests.fakes.llm_answers import Stall, text
 from tests.fakes.llm_server import FakeLlm
@@ -169,7 +170,7 @@ def test_a_provider_of_ones_own() -> None:
     assert (setup.title, setup.dialect, setup.base_url) == ("Mine", "anthropic", "http://a/v1")
     assert (setup.api_key, setup.headers, setup.missing) == ("k", (("A", "b"),), "")
     assert setup.info("first") == ("first", 1000, 100, Price(1, 2, 0.5), True, True, True)
-    assert setup.info("other") == ("other", None, None, None, False, False, False)
+    assert setup.info("other") == ("other", None, None, None, None, None, None)
     assert choose(set_up(given, {"X_KEY": "k", "ANTHROPIC_API_KEY": "k"}, {}, ()), "")[0] == "x/first"
 
 
@@ -192,7 +193,7 @@ def test_what_is_known_of_a_model_holds_for_its_dated_name() -> None:
     dated = setup.info("claude-haiku-4-5-20251001")
     assert (dated.name, dated.context_window) == ("claude-haiku-4-5-20251001", 200_000)
     assert setup.info("claude-sonnet-5-5").price == Price(2, 10, 0.1, 2.5)
-    unknown = setup.info("claude-opus-9")
+    unknown = setup.with_habits(setup.info("claude-opus-9"))
     assert (unknown.context_window, unknown.price, unknown.images, unknown.thinking) == (
         None,
         None,
@@ -214,7 +215,8 @@ def test_what_is_known_of_a_model_holds_for_its_dated_name() -> None:
     ],
 )
 def test_known_models_that_take_audio(provider: str, model: str, hears: bool) -> None:
-    assert only(provider).info(model).audio is hears
+    setup = only(provider)
+    assert setup.with_habits(setup.info(model)).audio is hears
 
 
 def test_what_a_call_costs() -> None:
@@ -334,6 +336,32 @@ def test_a_name_with_a_slash_at_an_endpoint_of_ones_own() -> None:
     assert models.info("a/x").name == "a/x"
 
 
+def test_the_list_of_an_endpoint_of_ones_own_is_offered_and_fills_in_what_nobody_said() -> None:
+    said = ModelDetails(77, True, audio=True)
+    url = "http://127.0.0.1:2"
+    models = Models(Config(model="m", base_url=url))
+    assert models.info("m") == ("m", None, None, None, False, False, False)
+    models.take_lists({"main": dict.fromkeys(("m", "other", "text-embedding-x"), said)})
+    assert models.ids == ["m", "other", "offline"]
+    assert models.info("m") == ("m", 77, None, None, True, False, True)
+    assert models.info("other") == ("other", 77, None, None, True, False, True)
+    told = Models(Config(model="m", base_url=url, context_window=5, images=False, audio=False))
+    told.take_lists({"main": {"m": said}})
+    assert told.info("m") == ("m", 5, None, None, False, False, False)
+
+
+def test_a_name_in_the_list_of_ones_own_endpoint_that_means_another_provider_is_not_offered_there() -> None:
+    given = {"a": {"baseUrl": "http://127.0.0.1:1", "title": "A", "models": {"x": {}}}}
+    models = Models(Config(model="a/y", base_url="http://127.0.0.1:2", others=set_up(given, {}, {}, ())))
+    models.take_lists({"main": dict.fromkeys(("a/x", "a/y", "a/z", "b/z", "offline"), ModelDetails())})
+    assert models.names() == [
+        ("a/y", "a/y"),
+        ("b/z", "b/z"),
+        ("a/x", "x (A)"),
+        ("offline", "Offline demo (no language model)"),
+    ]
+
+
 def test_another_configuration_holds_at_once_for_whoever_has_the_ids() -> None:
     models = Models(Config())
     ids = models.ids
@@ -430,13 +458,31 @@ def test_a_list_is_fetched_once_and_kept_for_the_next_process(llm: FakeLlm, tmp_
     lists.refresh()
     assert told.wait(10) and lists.wait_idle(10)
     assert models.ids == ["p/mine", "p/one", "p/two", "offline"]
-    assert len(llm.requests) == 1
+    assert len(llm.lists) == 1
     again, lists = lists_of(llm, tmp_path)
     lists.use_stored()
     assert again.ids == models.ids
     lists.refresh()
-    assert lists.wait_idle(10) and len(llm.requests) == 1
+    assert lists.wait_idle(10) and len(llm.lists) == 1
     assert (tmp_path / "models.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("is_here", "asked"), [(True, 2), (False, 1)])
+def test_a_list_of_this_machine_is_soon_fetched_again(
+    llm: FakeLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool, asked: int
+) -> None:
+    """A server here is often started anew with another model; one elsewhere is not asked more than daily."""
+    monkeypatch.setattr(model_lists, "is_on_this_machine", lambda url: is_here)
+    _, lists = lists_of(llm, tmp_path)
+    lists.refresh()
+    assert lists.wait_idle(10)
+    stored = json.loads((tmp_path / "models.json").read_text())
+    (entry,) = stored.values()
+    entry["time"] -= model_lists.AGAIN_SECONDS + 1
+    (tmp_path / "models.json").write_text(json.dumps(stored))
+    _, lists = lists_of(llm, tmp_path)
+    lists.refresh()
+    assert lists.wait_idle(10) and len(llm.lists) == asked
 
 
 def test_a_list_that_is_a_day_old_is_fetched_again_and_used_meanwhile(llm: FakeLlm, tmp_path: Path) -> None:
@@ -455,7 +501,7 @@ def test_a_list_that_is_a_day_old_is_fetched_again_and_used_meanwhile(llm: FakeL
         lists.refresh()
         assert lists.wait_idle(10) and "p/one" in models.ids and "p/old" not in models.ids
         entry["time"] += age
-    assert len(llm.requests) == 3
+    assert len(llm.lists) == 3
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"p": 1}', '{"p x": {"time": "now", "models": [1]}}'])
@@ -473,7 +519,7 @@ def test_a_failure_changes_nothing_and_is_not_repeated_at_once(tmp_path: Path) -
         lists.refresh()
         assert lists.wait_idle(10)
         lists.refresh()
-        assert lists.wait_idle(10) and len(llm.requests) == 1
+        assert lists.wait_idle(10) and len(llm.lists) == 1
     assert models.ids == ["p/mine", "offline"] and not (tmp_path / "models.json").exists()
 
 
@@ -485,7 +531,7 @@ def test_a_list_that_does_not_come_is_given_up_at_the_end(tmp_path: Path) -> Non
     with Silent() as llm:
         _, lists = lists_of(llm, tmp_path)
         lists.refresh()
-        llm.wait_for_requests(1)
+        llm.wait_for_lists(1)
         lists.close()
         assert lists.wait_idle(5)
 
@@ -536,17 +582,53 @@ def test_without_a_state_folder_lists_live_in_memory(llm: FakeLlm) -> None:
     assert lists.wait_idle(10) and models.ids == ["offline", "p/one", "p/two"]
 
 
+# -- An endpoint that is named without a model --
+
+
+@pytest.mark.parametrize("listed", [("only",), ("nomic-embed-text", "only", "bge-reranker")])
+def test_the_only_model_of_an_endpoint_is_taken(listed: tuple[str, ...]) -> None:
+    with FakeLlm(models=listed) as llm:
+        flags: dict[str, object] = {"base_url": llm.base_url}
+        config = load_with_model(flags, {})
+        assert config.model == "only" and config.missing == ""
+        assert flags == {"base_url": llm.base_url, "model": "only"}, "for the server that chat starts"
+        assert config.sources["model"] == "the endpoint's list, which has no other"
+        assert load_with_model({"base_url": llm.base_url, "model": "mine"}, {}).model == "mine"
+        assert len(llm.lists) == 1
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        (("a", "b"), "It has a, b."),
+        ((), "It has none."),
+        (tuple("abcdefghi"), "It has a, b, c, d, e, f, g, h, ..."),
+    ],
+)
+def test_where_it_has_several_the_error_names_them(listed: tuple[str, ...], told: str) -> None:
+    with FakeLlm(models=listed) as llm, pytest.raises(ConfigError) as caught:
+        load_with_model({}, {"ACPSERVER_BASE_URL": llm.base_url, "ANTHROPIC_API_KEY": "k"})
+    start = "environment variable ACPSERVER_BASE_URL: an endpoint needs a model too"
+    assert str(caught.value).startswith(start) and told in str(caught.value)
+
+
+def test_where_it_has_no_list_the_error_says_so() -> None:
+    with FakeLlm(api_key="right") as llm, pytest.raises(ConfigError, match="models are not known: .*401"):
+        load_with_model({"base_url": llm.base_url}, {"OPENAI_API_KEY": "sk-wrong"})
+
+
 # -- What servers say of their models --
 
 
 def test_the_user_and_the_catalog_come_before_what_a_server_says() -> None:
-    given = {"p": {"baseUrl": "http://127.0.0.1:1", "models": {"mine": {"contextWindow": 10}, "bare": {}}}}
+    mine = {"contextWindow": 10, "images": False, "audio": False}
+    given = {"p": {"baseUrl": "http://127.0.0.1:1", "models": {"mine": mine, "bare": {}}}}
     models = Models(Config(others=set_up(given, {"ANTHROPIC_API_KEY": "k"}, {}, ())))
     said = ModelDetails(77, True, True, True, 7, audio=True)
     assert models.take_lists({"p": dict.fromkeys(("mine", "bare", "new"), said)})
     models.take_lists({"anthropic": {"claude-opus-5-5": said, "claude-x": ModelDetails(images=False)}})
-    assert models.info("p/mine") == ("mine", 10, 7, None, False, False, False)
-    assert models.info("p/bare") == ("bare", 77, 7, None, False, False, False)
+    assert models.info("p/mine") == ("mine", 10, 7, None, False, True, False)
+    assert models.info("p/bare") == ("bare", 77, 7, None, True, True, True)
     assert models.info("p/new") == ("new", 77, 7, None, True, True, True)
     opus = models.info("anthropic/claude-opus-5-5")
     assert (opus.context_window, opus.output_limit) == (1_000_000, 128_000)

@@ -195,9 +195,9 @@ class TurnLoop:
             self._specs,
             min(limits) if limits and must_limit else None,
             effort(self.session, self.models),
-            info.images,
+            bool(info.images),
             info.context_window or self.config.context_window,
-            audio=info.audio,
+            audio=bool(info.audio),
         )
 
     def _cost(self, model: str, usage: Usage | None) -> float | None:
@@ -205,9 +205,7 @@ class TurnLoop:
         price = self.models.info(model).price
         if usage is None or price is None:
             return None
-        return price.cost(
-            usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.written_tokens
-        )
+        return price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.written_tokens)
 
     def _unfinished(self) -> list[Update]:
         """What a replay in mid-turn tells behind the records. Called with the session's `story` held."""

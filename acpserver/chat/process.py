@@ -14,9 +14,9 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from acpserver import system
-from acpserver.config import SETTINGS
 from acpserver.rpc.call import Handler
 from acpserver.rpc.connection import Connection
+from acpserver.settings import SETTINGS
 from acpserver.transports.stdio import LineReader, LineWriter
 
 GRACE = 3.0  # seconds for the server to end by itself; it allows itself 2

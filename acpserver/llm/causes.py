@@ -7,14 +7,13 @@ memory, whole URLs and nothing to act on.
 from __future__ import annotations
 
 import http.client
-import re
 import socket
 import ssl
-from urllib.parse import urlsplit
 
 import requests
 import urllib3.exceptions as urllib3_errors
 
+from acpserver.catalog import is_on_this_machine
 from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.types import Endpoint
 
@@ -23,7 +22,6 @@ FAILURES = (requests.RequestException, urllib3_errors.HTTPError, http.client.HTT
 
 _TIMEOUTS = (TimeoutError, urllib3_errors.TimeoutError, requests.Timeout)
 _REFUSED = "connection refused"
-_LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1")
 _CHECK = "Check the base URL, the network and the proxy settings."
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
@@ -80,7 +78,7 @@ def _unconnected(
         found = [link.strerror for link in chain if isinstance(link, OSError) and link.strerror]
         what, advice = found[-1] if found else "the connection failed", _CHECK
     fault = faults.network(f"cannot be reached: {what}", advice)
-    if what == _REFUSED and _LOOPBACK.fullmatch(urlsplit(endpoint.base_url).hostname or ""):
+    if what == _REFUSED and is_on_this_machine(endpoint.base_url):
         # Nobody listens on this machine, which time alone does not change: only a restart is waited for.
         fault.most_attempts, fault.retry_after = 3, 0.25
     return fault

@@ -31,7 +31,8 @@ def listed(value: object) -> dict[str, ModelDetails]:
 def details_of(entry: dict[str, object]) -> ModelDetails:
     """What an entry says in any of the usual members."""
     window = _first(entry, _WINDOW)
-    window = window or fields.count(fields.record(entry, "meta"), "n_ctx_train")  # llama.cpp
+    # llama.cpp; what it was started with comes before what the model was trained with
+    window = window or _first(fields.record(entry, "meta"), ("n_ctx", "n_ctx_train"))
     able = entry.get("capabilities")  # a list at Ollama, switches at Mistral
     inputs = fields.record(entry, "architecture").get("input_modalities", able)  # OpenRouter
     parameters = entry.get("supported_parameters", able)

@@ -196,30 +196,40 @@ class Models:
 
     def _find(self, model: str) -> tuple[ProviderSetup | None, str]:
         """The usable provider of a model, and its name there."""
-        usable = self._table.usable
-        main = usable.get(provider_setup.MAIN)
-        if model == OFFLINE:
-            return None, model
-        prefix, _, name = model.partition("/")
-        if name and prefix in usable and not (main and main.info(model) in main.models):
-            return usable[prefix], name
-        return main, model
+        return _owner(self._table.usable, model)
 
     def _made(self) -> _Table:
         """The table, from what it is made of; `ids` follows it."""
         setups = [self._client_set.get(one.name, one) for one in self._config.providers]
-        found = [one for one in setups if not one.missing]
+        usable = {one.name: one for one in setups if not one.missing}
         default, missing = provider_setup.choose(setups, self._config.model)
         names: dict[str, str] = {}
-        for one in found:
+        for one in usable.values():
             listed = _newest(self._listed.get(one.name, {}), one)
-            for name in dict.fromkeys([*(model.name for model in one.models), *listed]):
-                names[one.id_of(name)] = name if one.name == provider_setup.MAIN else f"{name} ({one.title})"
+            for name in (*(model.name for model in one.models), *listed):
+                if _owner(usable, one.id_of(name))[0] is one:
+                    shown = name if one.name == provider_setup.MAIN else f"{name} ({one.title})"
+                    names[one.id_of(name)] = shown
         names[OFFLINE] = OFFLINE_NAME
         first = default or OFFLINE
         names = {first: names.get(first, first), **names}
         self.ids[:] = names
-        return _Table({one.name: one for one in found}, names, missing)
+        return _Table(usable, names, missing)
+
+
+def _owner(usable: Mapping[str, ProviderSetup], model: str) -> tuple[ProviderSetup | None, str]:
+    """The provider that a model's id stands for, and its name there.
+
+    The endpoint of the flat settings has what no other claims: its list may name "openai/x", as gateways do,
+    beside a provider of that name.
+    """
+    main = usable.get(provider_setup.MAIN)
+    if model == OFFLINE:
+        return None, model
+    prefix, _, name = model.partition("/")
+    if name and prefix in usable and not (main and main.info(model) in main.models):
+        return usable[prefix], name
+    return main, model
 
 
 def _newest(listed: Mapping[str, ModelDetails], one: ProviderSetup) -> list[str]:
@@ -241,12 +251,12 @@ def _with_details(
         context_window=info.context_window or user_window or window,
         output_limit=info.output_limit or details.output_limit,
     )
-    if setup.lists(model):
-        return info
-    return info._replace(
-        images=info.images if details.images is None else details.images,
-        thinking=info.thinking if details.thinks is None else details.thinks,
-        audio=info.audio if details.audio is None else details.audio,
+    return setup.with_habits(
+        info._replace(
+            images=details.images if info.images is None else info.images,
+            thinking=details.thinks if info.thinking is None else info.thinking,
+            audio=details.audio if info.audio is None else info.audio,
+        )
     )
 
 

@@ -82,6 +82,8 @@ class FakeLlm:
         dialect: str = "openai",
     ):
         self.requests: list[Request] = []
+        self.lists: list[Request] = []
+        """The requests for the list of models; they come at any time, and are not among `requests`."""
         self.violations: list[str] = []
         self.entries: dict[str, dict] = {}
         """What the list of models says of a model beside its name."""
@@ -126,10 +128,17 @@ class FakeLlm:
 
     def wait_for_requests(self, count: int, timeout: float = 10.0) -> list[Request]:
         """The requests, once there are `count` of them. Raises AssertionError when they do not come."""
+        return self._wait_for(self.requests, count, timeout)
+
+    def wait_for_lists(self, count: int, timeout: float = 10.0) -> list[Request]:
+        """The requests for the list of models, once there are `count` of them."""
+        return self._wait_for(self.lists, count, timeout)
+
+    def _wait_for(self, coming: list[Request], count: int, timeout: float) -> list[Request]:
         with self._changed:
-            come = self._changed.wait_for(lambda: len(self.requests) >= count, timeout)
-            assert come, f"{len(self.requests)} of {count} requests came within {timeout} s"
-            return list(self.requests)
+            come = self._changed.wait_for(lambda: len(coming) >= count, timeout)
+            assert come, f"{len(coming)} of {count} requests came within {timeout} s"
+            return list(coming)
 
     def close(self) -> None:
         """End every connection and thread."""
@@ -195,7 +204,7 @@ class FakeLlm:
         if request.method == "POST" and request.path == "/api/show":
             return self._show(request)
         with self._changed:
-            self.requests.append(request)
+            (self.lists if request.method == "GET" else self.requests).append(request)
             self._changed.notify_all()
         refusal = self._check(request)
         if refusal:
