@@ -130,6 +130,12 @@ class Conversation:
         if self.messages and self.messages[-1].role == "user":
             self.messages.pop()
 
+    def _refused(self, record: Record) -> None:
+        self._pieces = ()
+        self._open.clear()
+        while self.messages and self.messages.pop().role != "user":
+            pass
+
     def _trimmed(self, record: Record) -> None:
         self.messages[:] = [
             message._replace(parts=tuple(map(_trim, message.parts))) for message in self.messages
@@ -149,6 +155,7 @@ _TAKERS: Mapping[str, Callable[[Conversation, Record], None]] = {
     "option": Conversation._option,
     "permission": Conversation._permission,
     "failed": Conversation._failed,
+    "refused": Conversation._refused,
     "trimmed": Conversation._trimmed,
     "reported": Conversation._reported,
 }

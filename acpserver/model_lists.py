@@ -140,10 +140,10 @@ def load_with_model(flags: dict[str, object], environ: Mapping[str, str]) -> Con
         main = error.config.main
         assert main is not None
         try:
-            found = fetch(endpoint_of(main, error.config), CancelFlag())
+            listed = fetch(endpoint_of(main, error.config), CancelFlag())
         except ProviderError as failure:
             raise ConfigError(f"{error}. Its models are not known: {failure}") from None
-        names = [name for name in found if main.chats(name)]
+        names = [name for name in listed if main.chats(name)]
         if len(names) != 1:
             more = ", ..." if len(names) > SHOWN_NAMES else ""
             raise ConfigError(f"{error}. It has {', '.join(names[:SHOWN_NAMES]) or 'none'}{more}.") from None

@@ -82,6 +82,11 @@ def failed(details: str) -> Record:
     return _timed({"type": "failed", "details": details})
 
 
+def refused() -> Record:
+    """The model refused to go on: it sees neither the prompt nor what followed it again (ACP, StopReason)."""
+    return _timed({"type": "refused"})
+
+
 def trimmed() -> Record:
     """The context was too full: from here on the model sees the tool results before shortened."""
     return _timed({"type": "trimmed"})

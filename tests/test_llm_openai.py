@@ -262,13 +262,26 @@ def test_a_surrogate_pair_in_two_deltas_is_joined_and_half_ones_are_replaced() -
     assert events[:2] == [TextDelta("\ufffd"), ThoughtDelta("\ufffd")]
 
 
-def test_content_may_be_a_list_of_parts_and_a_refusal_is_text() -> None:
+def test_content_may_be_a_list_of_parts() -> None:
     parts = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
     ]
-    events = parse(delta(content=parts), delta(refusal="no"), delta("stop"))
-    assert events == [ThoughtDelta("hm"), TextDelta("yes"), TextDelta("no"), Finish("stop")]
+    events = parse(delta(content=parts), delta("stop"))
+    assert events == [ThoughtDelta("hm"), TextDelta("yes"), Finish("stop")]
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+def test_a_refusal_is_shown_and_ends_as_one(reason: str) -> None:
+    events = parse(delta(content=None, refusal="I "), delta(refusal="will not"), delta(reason, refusal=None))
+    assert events == [TextDelta("I "), TextDelta("will not"), Finish("refusal")]
+
+
+def test_a_whole_answer_may_be_a_refusal() -> None:
+    message = {"role": "assistant", "content": None, "refusal": "no"}
+    one = parser()
+    events = one.whole({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    assert [*events, *one.end()] == [TextDelta("no"), Finish("refusal")]
 
 
 def test_only_the_first_choice_counts() -> None:

@@ -149,8 +149,18 @@ def test_what_had_no_event_of_its_own_is_taken_from_the_end() -> None:
         ThoughtDelta("hm"),
         Opaque(ME, REASONING),
         TextDelta("Hi no"),
-        Finish("stop"),
+        Finish("refusal"),
     ]
+
+
+@pytest.mark.parametrize("ending", ["deltas", "done"])
+def test_a_refusal_is_shown_once_and_ends_as_one(ending: str) -> None:
+    item = {"type": "message", "id": "m", "content": [{"type": "refusal", "refusal": "I will not"}]}
+    told = [{"type": "response.refusal.delta", "item_id": "m", "delta": text} for text in ("I ", "will not")]
+    done = {"type": "response.output_item.done", "item": item}
+    found = parse(*(told if ending == "deltas" else [done]), completed(item))
+    assert "".join(event.text for event in found if isinstance(event, TextDelta)) == "I will not"
+    assert found[-1] == Finish("refusal")
 
 
 @pytest.mark.parametrize(

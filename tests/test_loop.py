@@ -100,6 +100,21 @@ def test_finish_reasons(tmp_path: Path, finish: str, reason: str) -> None:
         assert talk.say("go").wait() == reason
 
 
+def test_what_was_refused_is_not_shown_to_the_model_again(tmp_path: Path) -> None:
+    """The protocol wants it so; and a model that sees a refusal goes on refusing."""
+    refused = [TextDelta("I will not"), call("c2"), Finish("refusal")]
+    script = Script(LAST, [call("c1"), Finish("tool_calls")], refused, LAST)
+    tool = FakeTool("tool")
+    with Talk(tmp_path, script, tool) as talk:
+        assert talk.say("one").wait() == "end_turn"
+        turn = talk.say("bad")
+        assert turn.wait() == "refusal" and turn.text == "I will not"
+        assert len(turn.of_kind("tool_call")) == 1, "what was called beside a refusal is not run"
+        assert talk.say("two").wait() == "end_turn"
+    assert [message.role for message in script.requests[-1].messages] == ["user", "assistant", "user"]
+    assert "bad" not in str(script.requests[-1].messages)
+
+
 def test_an_answer_with_nothing_in_it(tmp_path: Path) -> None:
     script = Script([STOP], LAST)
     with Talk(tmp_path, script) as talk:

@@ -145,6 +145,25 @@ def test_a_failed_turn_takes_its_prompt_back_and_only_that() -> None:
     assert len(conversation.messages) == 2 and conversation.turns == 1
 
 
+def test_a_refused_turn_is_gone_for_the_model_and_counts_all_the_same() -> None:
+    before = [records.header("s", "/w"), records.user("m1", prompt("one"))]
+    before.append(records.assistant([Text("fine")], ["m2"], Usage(1, 1), whole=True))
+    refused = [
+        records.user("m3", prompt("bad")),
+        records.assistant([CALL], [], Usage(10, 5), whole=True),
+        records.call("c1", {}),
+        records.result(RESULT, {}),
+        records.piece([Text("I will ")], ["m4"]),
+        records.assistant([Text("not")], ["m5"], Usage(20, 5), whole=True),
+        records.refused(),
+    ]
+    conversation = sum_of(*before, *refused)
+    assert conversation.messages == sum_of(*before).messages
+    assert (conversation.turns, conversation.usage, conversation.damaged) == (2, Usage(31, 11), 0)
+    assert sum_of(*before, *refused, records.user("m6", prompt("two"))).messages[-1].text == "two"
+    assert sum_of(records.refused()).messages == []
+
+
 def test_trimmed_shortens_what_came_before() -> None:
     long = ToolResult("c1", "bash", "a" * 5_000 + "z" * 5_000)
     called = [records.call("c1", {}), records.call("c2", {})]
@@ -243,7 +262,15 @@ any_record = st.one_of(
     st.builds(lambda found: records.piece(found, ["m"] * 2), parts),
     st.builds(lambda call_id, text: records.result(ToolResult(call_id, "bash", text), {}), ids, texts),
     st.builds(lambda call_id: records.call(call_id, {"title": "t", "kind": "other"}), ids),
-    st.sampled_from([records.failed("x"), records.trimmed(), records.plan([]), records.option("a", "b")]),
+    st.sampled_from(
+        [
+            records.failed("x"),
+            records.refused(),
+            records.trimmed(),
+            records.plan([]),
+            records.option("a", "b"),
+        ]
+    ),
     st.sampled_from(DAMAGED),
 )
 

@@ -46,7 +46,6 @@ from acpserver.tools.base import Tool
 
 log = logging.getLogger(__name__)
 
-STOP_REASONS = {"length": "max_tokens", "refusal": "refusal"}
 REPEATED = "Stopped: the model made the same tool call with the same result again and again."
 
 
@@ -129,6 +128,9 @@ class TurnLoop:
     def _step(self) -> str:
         """One model call and its tool calls. The stop reason, or "" when the model goes on."""
         answer = self._ask_model()
+        if answer.finish == "refusal":
+            self.session.note(records.refused())
+            return "refusal"
         for call in answer.calls:
             self.turn.cancel.check()
             self._runner.run(call)
@@ -137,7 +139,7 @@ class TurnLoop:
             return "max_turn_requests"
         if answer.finish == "pause" or (answer.calls and answer.finish != "length"):
             return ""
-        return STOP_REASONS.get(answer.finish, "end_turn")
+        return "max_tokens" if answer.finish == "length" else "end_turn"
 
     def _ask_model(self) -> Answer:
         try:

@@ -33,6 +33,8 @@ class AnswerParser:
         self._usage: Usage | None = None
         self._reason = ""
         """The reason of `Finish`, once the server has said why it ends."""
+        self._has_refused = False
+        """The model has said, in the form that the API has for it, that it will not answer."""
         self._has_called = False
         """Tool calls have been given out before the end."""
         self._own_reasoning = ""
@@ -70,7 +72,7 @@ class AnswerParser:
         if self._own_reasoning and self._thoughts:
             events.append(Opaque(self._origin, {self._own_reasoning: "".join(self._thoughts)}))
         calls = self._calls.finish(cut=self._reason == "length")
-        reason = self._reason or "stop"
+        reason = "refusal" if self._has_refused else self._reason or "stop"
         if reason == "stop" and (calls or self._has_called):
             reason = "tool_calls"
         usage = [self._usage] if self._usage else []

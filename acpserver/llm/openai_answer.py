@@ -98,7 +98,7 @@ class OpenAiParser(AnswerParser):
             self._streamed = True
             self._content(content)
         if message.get("refusal"):
-            self._streamed = True
+            self._streamed = self._has_refused = True
             self._deltas.add(TextDelta, fields.text(message, "refusal"))
         if message.get("tool_calls"):
             for position, fragment in enumerate(fields.records(message, "tool_calls")):

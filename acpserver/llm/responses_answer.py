@@ -32,6 +32,7 @@ class ResponsesParser(AnswerParser):
         kind = fields.text(value, "type")
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             self._told.add(fields.text(value, "item_id"))
+            self._has_refused = self._has_refused or kind == "response.refusal.delta"
             self._deltas.add(TextDelta, fields.text(value, "delta"))
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
             self._told.add(fields.text(value, "item_id"))
@@ -82,9 +83,12 @@ class ResponsesParser(AnswerParser):
         self._ended.add(item_id)
         if kind == "function_call":
             self._call(item)
-        elif kind == "message" and item_id not in self._told:
+        elif kind == "message":
             for part in fields.records(item, "content"):
-                self._deltas.add(TextDelta, fields.text(part, "text") or fields.text(part, "refusal"))
+                refusal = fields.text(part, "refusal")
+                self._has_refused = self._has_refused or bool(refusal)
+                if item_id not in self._told:
+                    self._deltas.add(TextDelta, fields.text(part, "text") or refusal)
         elif kind == "reasoning":
             if item_id not in self._told:
                 for part in fields.records(item, "summary") or fields.records(item, "content"):
