@@ -23,7 +23,7 @@ import responses
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ProviderError
-from acpserver.llm import calls, causes, sse
+from acpserver.llm import calls, causes, http, sse
 from acpserver.llm.faults import Faults
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.pool import Line
@@ -923,6 +923,22 @@ def test_no_descriptor_is_left(llm: FakeLlm) -> None:
 
 
 # Start-up
+
+
+def test_cancel_while_the_first_call_is_still_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that another thread holds, as the warm-up does."""
+    loading, end = threading.Event(), threading.Event()
+
+    def load() -> None:
+        loading.set()
+        assert end.wait(10)
+
+    monkeypatch.setattr(http, "_loaded", threading.Event())
+    monkeypatch.setattr(http, "warm_up", load)
+    try:
+        assert cancelled(provider("http://127.0.0.1:1/v1"), loading) < 0.2
+    finally:
+        end.set()
 
 
 def test_a_start_loads_nothing_slow() -> None:
