@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from acpserver.llm.types import Message, Opaque, Part, Text, Thought, ToolCall, ToolResult, Usage
 from acpserver.prompts import user_message
-from acpserver.records import Record, part_of, result_of, text_of
+from acpserver.records import Record, part_of, result_of, text_of, usage_of
 from acpserver.rpc.schema import check_params
 
 TITLE_LENGTH = 80  # characters
@@ -75,11 +75,11 @@ class Conversation:
         # to them: servers refuse reasoning that nothing follows.
         said = tuple(part for part in parts if isinstance(part, (Text, Thought)))
         kept = said if more or record.get("cut") else parts
-        counts = record.get("usage")
-        usage = self.usage.plus(Usage(*counts)) if counts else self.usage  # type: ignore[misc]
+        used = usage_of(record)
+        usage = self.usage.plus(used) if used else self.usage
         self._new_calls([part.id for part in kept if isinstance(part, ToolCall)])  # raises for the last time
         self.usage = usage
-        if counts:
+        if used:
             cost = record.get("cost")
             known = self.cost is not None and isinstance(cost, (int, float))
             self.cost = self.cost + cost if known else None  # type: ignore[operator]

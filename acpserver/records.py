@@ -35,7 +35,9 @@ def assistant(
     USD, None when no price is known."""
     record = _answer(parts, ids)
     if usage:
-        record["usage"] = list(usage)
+        record["usage"] = list(usage[:4])  # a version that knows no fifth count drops the record for it
+        if usage.written_tokens:
+            record["cacheWritten"] = usage.written_tokens
     if usage and cost is not None:
         record["cost"] = cost
     if not whole:
@@ -131,6 +133,15 @@ def part_of(value: Record) -> Part:
     if arguments is not None and not isinstance(arguments, dict):
         raise TypeError("arguments")
     return ToolCall(text_of(value, "call"), text_of(value, "name"), arguments, str(value.get("raw", "")))
+
+
+def usage_of(record: Record) -> Usage | None:
+    """The usage of an assistant record, None where it tells none. Raises `TypeError` when it is damaged."""
+    counts = record.get("usage")
+    if not counts:
+        return None
+    usage = Usage(*counts)  # type: ignore[misc]
+    return usage._replace(written_tokens=record["cacheWritten"]) if "cacheWritten" in record else usage
 
 
 def result_of(record: Record) -> ToolResult:

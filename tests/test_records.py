@@ -112,6 +112,15 @@ def test_an_answer_in_pieces_is_one_message() -> None:
     assert (len(again.messages), again.damaged) == (1, 1)  # the call of a piece counts as one
 
 
+def test_what_was_put_into_the_cache_stands_beside_the_four_counts_of_older_versions() -> None:
+    """They drop an answer whose usage has a fifth count."""
+    plain = records.assistant([Text("x")], ["m1"], Usage(10, 5, 2, 1), True)
+    cached = records.assistant([Text("y")], ["m2"], Usage(30, 5, 2, 1, 7), True)
+    assert (plain["usage"], plain.get("cacheWritten")) == ([10, 5, 2, 1], None)
+    assert (cached["usage"], cached["cacheWritten"]) == ([30, 5, 2, 1], 7)
+    assert sum_of(plain, cached).usage == Usage(40, 10, 4, 2, 7)
+
+
 CUT = {
     "killed": ([], (Thought("hm"), Text("I look"))),
     "cancelled": (
@@ -202,6 +211,7 @@ DAMAGED: list[Any] = [
     {"type": "assistant", "parts": [{"call": "c", "name": "n", "arguments": []}]},
     {"type": "assistant", "parts": [{"text": "x"}], "usage": ["many"]},
     {"type": "assistant", "parts": [{"text": "x"}], "usage": [1, 2, 3, 4, 5, 6]},
+    {"type": "assistant", "parts": [{"text": "x"}], "usage": [1, 2, 3, 4], "cacheWritten": "x"},
     {"type": "result", "id": "c"},
     {"type": "result", "id": 1, "name": "n", "text": "t"},
     {"type": "option", "option": "mode"},
