@@ -25,7 +25,6 @@ from acpserver.sessions import Sessions
 from acpserver.store import Entry
 
 LONGEST_TURN = 24 * 3600.0  # seconds that servers which a turn uses are kept for it
-
 CLOSE_SECONDS = 5.0  # how long close and delete wait for the turn that they cancelled
 
 CAPABILITIES: dict[str, object] = {
@@ -163,12 +162,13 @@ class SessionMethods:
 
 def _abandon(session: Session, client: Client) -> None:
     """Answer the turns that did not end when they were cancelled. Nothing is told of them any more."""
-    for turn in session.turns():
-        running = turn.running_call
-        if running is not None:
-            cut_off = ToolResult(running.id, running.name, NO_RESULT, is_error=True)
-            client.update(session.id, translate.tool_ended(cut_off, {}))
-        turn.call.answer({"stopReason": "cancelled"})
+    with session.story:  # else a turn could end its call, or say something, between the two
+        for turn in session.turns():
+            running = turn.running_call
+            if running is not None:
+                cut_off = ToolResult(running.id, running.name, NO_RESULT, is_error=True)
+                client.update(session.id, translate.tool_ended(cut_off, {}))
+            turn.call.answer({"stopReason": "cancelled"})
 
 
 def _close_later(session: Session, servers: McpServers) -> None:

@@ -20,8 +20,9 @@ from acpserver.client import Client
 from acpserver.errors import RpcError
 from acpserver.llm.types import Finish, Opaque, TextDelta, ThoughtDelta, ToolCall
 from acpserver.mcp import McpServers
-from acpserver.session import Session
+from acpserver.session import Session, Turn
 from acpserver.session_file import SessionFile
+from acpserver.session_methods import _abandon
 from acpserver.sessions import Sessions
 from acpserver.store import Store
 from acpserver.tools.base import ToolOutcome
@@ -594,6 +595,29 @@ def test_a_turn_that_outlasts_its_close_is_answered_and_heard_of_no_more(
         assert [update for update in editor.updates(session) if update.get("status") == "completed"] == []
         results = [message for message in played.requests[1].messages if message.role == "tool"]
         assert [part.text for part in results[0].parts] == ["ran"]
+
+
+def test_a_call_that_ends_as_its_close_gives_up_is_told_once(tmp_path: Path) -> None:
+    """Close waits for what the turn is just telling, and then finds no call to end."""
+    _, session = stored_session(tmp_path)
+    client, entered = mock.Mock(spec=Client), threading.Event()
+    turn = Turn(a_prompt(), [])
+    turn.running_call = ToolCall("c1", "tool", {})
+    session.add(turn)
+
+    def abandon() -> None:
+        entered.set()
+        _abandon(session, client)
+
+    closing = threading.Thread(target=abandon)
+    with session.story:
+        closing.start()
+        assert entered.wait(5)
+        closing.join(0.05)
+        assert closing.is_alive() and not turn.call.answered
+        turn.running_call = None
+    closing.join(5)
+    assert not closing.is_alive() and client.update.mock_calls == []
 
 
 def test_a_load_that_waits_for_a_client_holds_up_no_cancel(tmp_path: Path) -> None:
