@@ -409,7 +409,7 @@ def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **more: end.wait(20) and [])
     start = time.monotonic()
     failed = failure(provider("http://slow.host/v1", connect_timeout=0.1))
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
     end.set()
     assert failed.kind == "network" and "within 0.1 s" in str(failed)
 
@@ -730,11 +730,11 @@ def test_cancel_reaches_a_server_that_waits_with_full_buffers() -> None:
         ours.close()
         line.release()
         closed = time.monotonic()
-        theirs.settimeout(1)
+        theirs.settimeout(5)
         with pytest.raises(ConnectionError):
             while True:
                 theirs.send(b"x" * 65536)
-        assert time.monotonic() - closed < 1
+        assert time.monotonic() - closed < 5
 
 
 @pytest.mark.parametrize("position", [None, 2])

@@ -161,7 +161,7 @@ def test_a_server_that_does_not_read_is_ended(children: Children) -> None:
         run(sleepy, "x" * (1 << 20), again)
     started = time.monotonic()
     servers.close()
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 10
     assert [thread.name for thread in threading.enumerate() if thread.name in ("writer", "mcp reader")] == []
 
 
@@ -173,7 +173,7 @@ def test_a_cancel_ends_the_wait_for_a_call(children: Children) -> None:
     started = time.monotonic()
     with pytest.raises(Cancelled):
         run(slow, cancel=flag)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5
     servers.close()
 
 
@@ -197,5 +197,5 @@ def test_a_server_that_ignores_the_end_and_sigterm_is_killed(children: Children)
     assert len(running) == 1
     started = time.monotonic()
     servers.close()
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 10
     assert not running[0].is_running()

@@ -205,9 +205,9 @@ def test_attached_resources_are_no_commands() -> None:
 )
 def test_a_very_long_line_is_read_in_no_time(line: str) -> None:
     """It froze the whole process, in an expression that nothing interrupts."""
-    started = time.monotonic()
+    started = time.process_time()
     command = parse_command(line)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
     if command.name:
         assert command.values["old_text"] == "a" and command.values["path"] == "b"
 

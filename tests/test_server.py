@@ -364,7 +364,7 @@ def test_the_answer_of_a_prompt_tells_usage_and_time(editor: Editor, tmp_path: P
         assert turn.wait() == "end_turn"
         result: Any = turn.wait_reply().result
         meta = result["_meta"]["acpserver"]
-        assert meta["turnCount"] == count and 0 <= meta["elapsedMs"] < 5_000
+        assert meta["turnCount"] == count and 0 <= meta["elapsedMs"] < 60_000
         assert result["usage"]["totalTokens"] == meta["totalTokens"] > 0
 
 
@@ -521,11 +521,11 @@ def test_a_cancel_reaches_a_turn_that_no_worker_has_taken_yet(
         running.until("agent_message_chunk")
         waiting, closing = editor.prompt(second, "go"), editor.prompt(third, "go")
         editor.cancel(second)
-        assert waiting.wait(1.0) == "cancelled"
+        assert waiting.wait() == "cancelled"
         assert editor.request("session/close", {"sessionId": third}).result == {}
         assert closing.wait(0.0) == "cancelled"
         editor.cancel(first)
-        assert running.wait(1.0) == "cancelled"
+        assert running.wait() == "cancelled"
 
 
 def test_without_a_thread_the_prompt_is_answered_and_the_session_goes_on(

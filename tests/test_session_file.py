@@ -260,8 +260,11 @@ def test_a_session_in_memory_needs_no_lock(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_write_that_is_under_way_is_not_taken_for_a_torn_one(file: SessionFile) -> None:
+def test_a_write_that_is_under_way_is_not_taken_for_a_torn_one(
+    file: SessionFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The system shows the first pages of a long write before the rest has come."""
+    monkeypatch.setattr("acpserver.session_file.WRITE_SECONDS", 30.0)
     fd = os.open(file.path, os.O_WRONLY | os.O_APPEND)
     under_way, seen = threading.Event(), []
 
@@ -279,7 +282,7 @@ def test_a_write_that_is_under_way_is_not_taken_for_a_torn_one(file: SessionFile
         assert not seen
         os.write(fd, b"3}\n")
     os.close(fd)
-    other.join(5)
+    other.join(20)
     assert numbers(file) == [1, 2, 3, 4]
 
 

@@ -131,7 +131,7 @@ def test_a_group_that_refuses_is_killed_after_the_grace() -> None:
     assert child.stdout and child.stdout.readline() == b"ready\n"
     began = time.monotonic()
     assert system.end_processes([child.pid], "none", 0.05, child.poll)
-    assert 0.05 <= time.monotonic() - began < 0.5
+    assert 0.05 <= time.monotonic() - began < 5
     assert child.returncode == -signal.SIGKILL
     child.stdout.close()
 

@@ -258,12 +258,12 @@ def test_a_text_that_is_there_very_often_takes_no_longer_than_reading_it(
 ) -> None:
     """A count of all lines before each of 200,000 places took a minute, which no cancel could end."""
     (tmp_path / "a").write_bytes(b"x\n" * 200_000)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(ToolError, match=r"200000 times \(lines 1, 2, 3, 4, 5, …\)"):
         here.prepare(EditFile(), path="a", old_text="x", new_text="z")
     here.call(EditFile(), path="a", old_text="x", new_text="z", replace_all=True)
     assert (tmp_path / "a").read_bytes() == b"z\n" * 200_000
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_replacement_that_would_fill_the_memory_is_refused(here: Surroundings, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_what_is_no_text_file_is_an_error_at_once(here: Surroundings, tmp_path: 
     began = time.monotonic()
     with pytest.raises(ToolError) as caught:
         surroundings.call(ReadFile(), path=kind)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert str(tmp_path) in str(caught.value) or "/dev/zero" in str(caught.value)
 
 

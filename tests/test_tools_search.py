@@ -103,9 +103,9 @@ def test_walking_is_cancelled(here: Surroundings) -> None:
 
 
 def test_a_pattern_with_many_stars_is_matched_in_no_time() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert not PathPattern("/".join(["**", "*a" * 30 + "*b"] * 10)).matches("/".join(["a" * 200] * 50))
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 @given(

@@ -128,7 +128,7 @@ def test_an_agent_that_dies_at_once_is_not_tried_for_ever() -> None:
     stage = Stage(Options([sys.executable, "-c", "import sys; sys.exit('no licence')"], {}, 1.0, 3.0))
     start = time.monotonic()
     verdicts = list(probe(stage, [one for one in SCENARIOS if one.name.startswith(("handshake/", "ids/"))]))
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
     assert not [verdict for verdict in verdicts if verdict.status == PASS and verdict.name != "messages/all"]
     assert "no licence" in next(one.text for one in verdicts if one.name == "handshake/version-1")
 

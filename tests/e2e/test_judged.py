@@ -254,7 +254,7 @@ def test_a_client_that_stops_reading_does_not_fill_the_memory(tmp_path: Path) ->
 
 
 def test_two_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    slow = text("done").answer().insert(1, Pause(1.0))
+    slow = text("done").answer().insert(1, Pause(3.0))
     with FakeLlm(default=slow) as llm, Editor("--model", "fake", "--base-url", llm.base_url) as editor:
         editor.initialize()
         sessions = [editor.new_session(tmp_path) for _ in range(2)]
@@ -262,7 +262,7 @@ def test_two_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
         start = time.monotonic()
         turns = [editor.prompt(session, "go") for session in sessions]
         assert [turn.wait() for turn in turns] == ["end_turn", "end_turn"]
-        assert time.monotonic() - start < 1.6
+        assert time.monotonic() - start < 5.5  # one after the other takes 6
 
 
 def test_many_lines_in_one_write_are_answered_in_order(tmp_path: Path) -> None:

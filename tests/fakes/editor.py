@@ -206,7 +206,7 @@ class Editor:
         strict: bool = True,
         permission: Policy = "allow_once",
         answers: Mapping[str, Policy] | None = None,
-        timeout: float = 5.0,
+        timeout: float = 10.0,
         longest_line: int = LONGEST_LINE,
         stderr_ok: bool = False,
         run: Callable[[int, int], None] | None = None,

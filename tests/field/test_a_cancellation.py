@@ -21,7 +21,7 @@ from tests.e2e.moments import (
     tool_arguments,
 )
 from tests.fakes.editor import Editor
-from tests.fakes.llm_answers import Answer, Pause, Reply, Stall, chunks, error, one_json, text
+from tests.fakes.llm_answers import Answer, Reply, Stall, chunks, error, one_json, text
 from tests.fakes.llm_server import FakeLlm
 from tests.field.helpers import alive, pids_in
 
@@ -31,7 +31,7 @@ def test_row_001_a_cancel_in_the_same_write_as_its_prompt(at: Stage) -> None:
     with at.editor.together():
         turn = at.editor.prompt(at.session, "hello")
         at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
     assert at.prompt(text("fine")).wait() == "end_turn"
 
 
@@ -40,7 +40,7 @@ def test_row_002_a_cancel_ends_a_running_command(at: Stage, tmp_path: Path) -> N
     turn = at.prompt(bash("echo $$ >pid; sleep 600"))
     pids = pids_in(tmp_path / "pid", 1)
     at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
     assert turn.calls[0]["status"] == "failed"
     assert alive(pids) == []
 
@@ -53,7 +53,7 @@ def test_row_004_a_cancel_is_a_stop_reason_and_no_error(moment: Callable[[Stage]
     """Depending on where the cancel struck, the prompt was answered with an error."""
     turn = moment(at).turn
     at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
 
 
 def test_row_005_other_requests_are_answered_while_a_turn_runs(at: Stage) -> None:
@@ -61,11 +61,11 @@ def test_row_005_other_requests_are_answered_while_a_turn_runs(at: Stage) -> Non
     turn = stalled_stream(at).turn
     asked = at.editor.send_request("session/set_mode", {"sessionId": at.session, "modeId": "read_only"})
     listed = at.editor.send_request("session/list", {})
-    assert asked.wait_reply(0.5).result == {}
-    assert listed.wait_reply(0.5).result["sessions"]
+    assert asked.wait_reply().result == {}
+    assert listed.wait_reply().result["sessions"]
     assert turn.reply is None
     at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
 
 
 def test_row_006_nothing_comes_after_the_cancelled_answer(at: Stage) -> None:
@@ -73,7 +73,7 @@ def test_row_006_nothing_comes_after_the_cancelled_answer(at: Stage) -> None:
     turn = at.prompt(text(*["word "] * 400).answer().pauses(0.005))  # two seconds
     turn.until("agent_message_chunk")
     at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
     # The editor fails for updates without a prompt; the next turn runs only after the old one is over.
     assert at.llm.requests[-1].closed.wait(1.0)
     after = at.prompt(text("new"))
@@ -87,7 +87,7 @@ def test_row_008_a_cancel_does_not_reach_the_next_prompt(at: Stage, cancels: int
     turn = stalled_stream(at).turn
     for _ in range(cancels):
         at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
     at.editor.cancel(at.session)
     after = at.prompt(text("here"))
     assert after.wait() == "end_turn"
@@ -99,7 +99,7 @@ def test_row_009_a_prompt_right_after_the_cancelled_answer_is_taken(at: Stage) -
     turn = at.prompt(bash("echo ready; sleep 600"))
     turn.until(lambda update: "ready" in str(update.get("content")))
     at.editor.cancel(at.session)
-    turn.wait_reply(2.0)
+    turn.wait_reply()
     assert at.prompt(text("at once")).wait() == "end_turn"
 
 
@@ -143,14 +143,14 @@ def test_row_012_a_model_out_of_reach_is_an_error(url: Callable[[FakeLlm], str],
     with FakeLlm(default=text("never").answer().before_headers(Stall())) as llm:
         with Editor("--model", "fake", "--base-url", url(llm), env=env) as editor:
             editor.initialize()
-            reply = editor.prompt(editor.new_session(tmp_path), "hello").wait_reply(3.0)
+            reply = editor.prompt(editor.new_session(tmp_path), "hello").wait_reply()
             assert reply.code == -32603
             assert len(reply.details) > 20
 
 
 def test_row_012_a_server_error_is_an_error(at: Stage) -> None:
     """The same for a status of 500."""
-    assert at.prompt(error(500)).wait_reply(2.0).code == -32603
+    assert at.prompt(error(500)).wait_reply().code == -32603
 
 
 def test_row_013_a_cancel_ends_the_wait_for_a_permission(at: Stage) -> None:
@@ -158,7 +158,7 @@ def test_row_013_a_cancel_ends_the_wait_for_a_permission(at: Stage) -> None:
     turn = open_permission(at).turn
     (request,) = at.asked()
     at.editor.cancel(at.session)
-    assert turn.wait(1.0) == "cancelled"
+    assert turn.wait() == "cancelled"
     at.editor.answer(request, "allow_once")
     at.editor.ping()
     assert turn.calls[0]["status"] == "failed"
@@ -172,8 +172,8 @@ def test_row_014_a_cancel_and_the_next_prompt_in_one_write(at: Stage) -> None:
     with at.editor.together():
         at.editor.cancel(at.session)
         second = at.editor.prompt(at.session, "again")
-    assert first.wait(2.0) == "cancelled"
-    assert second.wait(2.0) == "end_turn"
+    assert first.wait() == "cancelled"
+    assert second.wait() == "end_turn"
     assert second.text == "second"
     assert first.reply is not None and second.reply is not None
     assert first.reply.time <= second.reply.time
@@ -216,7 +216,7 @@ def test_row_018_half_a_chunk_and_silence_can_be_cancelled(at: Stage) -> None:
     turn = at.prompt(Answer((whole[: whole.index(b"word")], stall)))
     assert stall.reached.wait(5)
     at.editor.cancel(at.session)
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
 
 
 def test_row_018_half_a_chunk_and_silence_is_an_error_in_the_end(tmp_path: Path) -> None:
@@ -224,6 +224,6 @@ def test_row_018_half_a_chunk_and_silence_is_an_error_in_the_end(tmp_path: Path)
     env = {"ACPSERVER_IDLE_TIMEOUT": "0.3", "ACPSERVER_RETRY_SECONDS": "0.1"}
     with stage(tmp_path, env=env) as at:
         start = time.monotonic()
-        reply = at.prompt(text("half a", " word").answer().insert(2, Pause(5.0))).wait_reply(3.0)
+        reply = at.prompt(text("half a", " word").answer().insert(2, Stall())).wait_reply()
         assert reply.code == -32603
-        assert 0.3 <= time.monotonic() - start < 3.0
+        assert time.monotonic() - start >= 0.3

@@ -54,7 +54,7 @@ def test_row_086_a_request_of_any_id_can_be_cancelled(at: Stage, request_id: obj
     def answered() -> bool:
         return any("method" not in m and json.dumps(m["id"]) == json.dumps(request_id) for m in mine(at))
 
-    at.editor.wait_for(answered, f"an answer to {request_id!r}", 2.0)
+    at.editor.wait_for(answered, f"an answer to {request_id!r}")
 
 
 def mine(at: Stage) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def test_row_092_a_cancel_with_an_id_cancels_and_is_answered(at: Stage) -> None:
     """A cancel sent as a request was either not done or not answered."""
     turn = stalled_stream(at).turn
     assert at.editor.request("session/cancel", {"sessionId": at.session}).result == {}
-    assert turn.wait(2.0) == "cancelled"
+    assert turn.wait() == "cancelled"
 
 
 def test_row_092_a_prompt_without_an_id_does_no_harm(at: Stage) -> None:

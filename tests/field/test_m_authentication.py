@@ -37,5 +37,5 @@ def test_row_196_198_the_first_method_works_at_once_and_twice(tmp_path: Path, fl
         assert first.wait_reply().result == {}
         assert second.wait_reply().result == {}
         session = str(new.wait_reply().result["sessionId"])
-        assert time.monotonic() - start < 1.0
+        assert time.monotonic() - start < 5.0
         assert editor.prompt(session, "say hello").wait() == "end_turn"
