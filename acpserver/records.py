@@ -141,7 +141,7 @@ def usage_of(record: Record) -> Usage | None:
     if not counts:
         return None
     usage = Usage(*counts)  # type: ignore[misc]
-    return usage._replace(written_tokens=record["cacheWritten"]) if "cacheWritten" in record else usage
+    return usage._replace(written_tokens=record.get("cacheWritten", usage.written_tokens))  # type: ignore[arg-type]
 
 
 def result_of(record: Record) -> ToolResult:
