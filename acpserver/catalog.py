@@ -12,37 +12,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-
-class LongPrompt(NamedTuple):
-    """What a whole call costs more when its input is longer than `above` tokens."""
-
-    above: int
-    input: float  # times the price of input, of all three kinds
-    output: float  # times the price of output
-
-
-class Price(NamedTuple):
-    """USD per million tokens. `cached` is for input that the provider had in its cache, `written` for what it
-    put there; None: as the rest."""
-
-    input: float
-    output: float
-    cached: float | None = None
-    written: float | None = None
-    long: LongPrompt | None = None
-
-    def cost(
-        self, input_tokens: int, output_tokens: int, cached_tokens: int = 0, written_tokens: int = 0
-    ) -> float:
-        """What one call costs in USD; `cached_tokens` and `written_tokens` are part of `input_tokens`."""
-        cached = self.input if self.cached is None else self.cached
-        written = self.input if self.written is None else self.written
-        fresh = max(0, input_tokens - cached_tokens - written_tokens)
-        asked = fresh * self.input + cached_tokens * cached + written_tokens * written
-        answered = output_tokens * self.output
-        if self.long and input_tokens > self.long.above:
-            asked, answered = asked * self.long.input, answered * self.long.output
-        return (asked + answered) / 1e6
+from acpserver.prices import LongPrompt, Price
 
 
 class ModelInfo(NamedTuple):
@@ -77,6 +47,7 @@ class KnownProvider(NamedTuple):
 
 _MILLION = 1_000_000
 _OPENAI_LONG = LongPrompt(272_000, 2, 1.5)
+_GROK_LONG = LongPrompt(199_999, 2, 2)  # from 200,000 on
 _GEMINI_PRO = Price(2, 12, 0.2, None, LongPrompt(200_000, 2, 1.5))
 
 KNOWN = (
@@ -190,6 +161,64 @@ KNOWN = (
         models=(ModelInfo("kimi-k2.6", None, None, Price(0.95, 4, 0.16)),),
         thinking=("kimi-k3",),  # those before think or do not, and think unless told not to
         server="moonshot",
+    ),
+    KnownProvider(
+        "xai",
+        "xAI",
+        "openai",
+        "https://api.x.ai/v1",
+        ("XAI_API_KEY",),
+        models=(
+            ModelInfo("grok-4.6", 500_000, images=True, thinking=True),
+            ModelInfo("grok-4.20", _MILLION, None, Price(1.25, 2.5, 0.2, None, _GROK_LONG), True, False),
+        ),
+        thinking=("grok-4.5", "grok-4.6"),
+        not_chat=("imagine", "image", "video", "voice"),
+    ),
+    KnownProvider(
+        "groq",
+        "Groq",
+        "openai",
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        models=(ModelInfo("openai/gpt-oss-120b"),),
+        thinking=("openai/gpt-oss",),
+        not_chat=("guard", "orpheus", "safeguard", "tts", "whisper"),
+        server="groq",
+    ),
+    KnownProvider(
+        "cerebras",
+        "Cerebras",
+        "openai",
+        "https://api.cerebras.ai/v1",
+        ("CEREBRAS_API_KEY",),
+        models=(ModelInfo("gpt-oss-120b", price=Price(0.35, 0.75)),),  # its window depends on the account
+        thinking=("gpt-oss",),
+    ),
+    KnownProvider(
+        "together",
+        "Together AI",
+        "openai",
+        "https://api.together.ai/v1",
+        ("TOGETHER_API_KEY",),
+        models=(ModelInfo("moonshotai/Kimi-K2.5"),),
+        not_chat=("bge", "embed", "flux", "FLUX", "rerank", "tts", "whisper"),
+    ),
+    KnownProvider(
+        "fireworks",
+        "Fireworks AI",
+        "openai",
+        "https://api.fireworks.ai/inference/v1",
+        ("FIREWORKS_API_KEY",),
+        not_chat=("embed", "flux", "rerank", "whisper"),
+    ),
+    KnownProvider(
+        "zai",
+        "Z.AI",
+        "openai",
+        "https://api.z.ai/api/paas/v4",
+        ("ZAI_API_KEY",),
+        models=(ModelInfo("glm-5.3"),),
     ),
     KnownProvider(
         "ollama",

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from acpserver.catalog import KNOWN, KnownProvider, LongPrompt, ModelInfo, Price, known, usual_dialect
+from acpserver.catalog import KNOWN, KnownProvider, ModelInfo, known, usual_dialect
+from acpserver.prices import LongPrompt, Price
 
 MAIN = "main"
 """The name of the endpoint of the flat settings; its models are called by their bare names."""
@@ -252,10 +253,12 @@ def _wanted(
 ) -> tuple[str, str]:
     prefix, _, model = wanted.partition("/")
     named = next((one for one in providers if one.name == prefix and model), None)
-    if named:
-        return ("", named.missing) if named.missing else (wanted, "")
+    if named and not named.missing:
+        return wanted, ""
     owners = [one for one in providers if any(wanted == info.name for info in one.models)]
     having = [one for one in owners if not one.missing]
+    if named and not having:  # else it is a host of many that has a model of that name
+        return "", named.missing
     disabled = next((one for one in owners if one.is_disabled), None)
     if disabled and not having:
         return "", disabled.missing

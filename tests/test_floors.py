@@ -19,6 +19,7 @@ ROOMS = """
     jsontext
     cancel
     redaction
+    prices
     catalog
     credentials
     provider_setup

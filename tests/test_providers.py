@@ -13,7 +13,7 @@ import pytest
 
 from acpserver import catalog, model_lists
 from acpserver.cancel import CancelFlag
-from acpserver.catalog import KNOWN, LongPrompt, Price
+from acpserver.catalog import KNOWN
 from acpserver.config import Config, load
 from acpserver.errors import ConfigError
 from acpserver.llm.http import warm_up
@@ -21,6 +21,7 @@ from acpserver.llm.openai_servers import HOSTS
 from acpserver.llm.providers import MOST_LISTED, Models
 from acpserver.llm.types import Endpoint, ModelDetails
 from acpserver.model_lists import ModelLists, load_with_model
+from acpserver.prices import LongPrompt, Price
 from acpserver.provider_setup import ProviderSetup, choose, set_up
 from tests.fakes.llm_answers import Stall, text
 from tests.fakes.llm_server import FakeLlm
@@ -78,7 +79,8 @@ def test_the_table_is_sound() -> None:
             assert (model.output_limit or 1) < (model.context_window or 1_000_000)
         assert not [model for model in known.models if any(part in model.name for part in known.not_chat)]
     hosts = {known.base_url.split("/")[2] for known in KNOWN if known.dialect.startswith("openai")}
-    assert hosts <= HOSTS.keys(), "the dialect must know what these servers want"
+    plain = {"api.x.ai", "api.cerebras.ai", "api.together.ai", "api.fireworks.ai", "api.z.ai"}
+    assert hosts - HOSTS.keys() == plain, "the dialect must know what the others want"
     for known in KNOWN:
         assert known.server in ("", HOSTS.get(known.base_url.split("/")[2])), "what it wants at a gateway too"
 
@@ -291,6 +293,13 @@ def test_a_model_that_two_have_is_asked_for() -> None:
         choose(set_up(given, {}, {}, ()), "m")[1]
         == "It is not clear whose model m is: set the model to a/m or b/m"
     )
+
+
+def test_a_name_that_begins_with_another_provider_goes_to_the_host_that_lists_it() -> None:
+    name, both = "openai/gpt-oss-120b", {"GROQ_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    assert choose(set_up({}, {"GROQ_API_KEY": "k"}, {}, ()), name) == (f"groq/{name}", "")
+    assert choose(set_up({}, both, {}, ()), name) == (name, "")
+    assert "OPENAI_API_KEY" in choose(set_up({}, {"MISTRAL_API_KEY": "k"}, {}, ()), name)[1]
 
 
 @pytest.mark.parametrize(

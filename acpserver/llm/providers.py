@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from acpserver import provider_setup
 from acpserver.cancel import CancelFlag
-from acpserver.catalog import AUDIO_SENT, ModelInfo, Price
+from acpserver.catalog import AUDIO_SENT, ModelInfo
 from acpserver.config import OFFLINE, Config
 from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.offline import OfflineModel
 from acpserver.llm.types import Endpoint, ModelDetails, Provider
+from acpserver.prices import Price
 from acpserver.prompts import AUDIO_FORMATS, IMAGE_TYPES
 from acpserver.provider_setup import ProviderSetup
 
