@@ -113,6 +113,9 @@ def test_the_path_is_joined_to_any_base_url(base_url: str, url: str) -> None:
 def test_the_models_are_asked_beside_the_chat() -> None:
     asked = OpenAi().models(Endpoint("https://host/v1/chat/completions/", api_key="k"))
     assert (asked.method, asked.url) == ("GET", "https://host/v1/models")
+    for base_url in ("http://host:1234/v1/", "http://host:1234"):
+        lm_studio = OpenAi().models(Endpoint(base_url, server="lm-studio"))
+        assert lm_studio.url == "http://host:1234/api/v0/models"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from acpserver.llm.http import HttpProvider
 from acpserver.llm.listing import details_of
 from acpserver.llm.names import fit_name
 from acpserver.llm.openai import OpenAi
-from acpserver.llm.openai_servers import HOSTS, SERVERS, server_at
+from acpserver.llm.openai_servers import HOSTS, SERVERS, Server, server_at
 from acpserver.llm.retry import Policy
 from acpserver.llm.sse import Item
 from acpserver.llm.types import (
@@ -287,7 +287,7 @@ def test_names_that_every_server_takes(name: str, fit: str) -> None:
 def test_hosts_are_whole_names() -> None:
     assert server_at(Endpoint("https://API.OpenAI.com/v1")) == SERVERS["openai"]
     for place in ("http://localhost/v1", "https://evil-openrouter.ai/v1", "https://[broken/v1"):
-        assert server_at(Endpoint(place)) == SERVERS["lm-studio"], "nothing is known of it"
+        assert server_at(Endpoint(place)) == Server(), "nothing is known of it"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +297,11 @@ def test_hosts_are_whole_names() -> None:
         ({"id": "a", "max_model_len": 6}, ModelDetails(6)),
         ({"id": "a", "meta": {"n_ctx_train": 7}}, ModelDetails(7)),
         ({"id": "a", "meta": {"n_ctx_train": 7, "n_ctx": 5}}, ModelDetails(5)),
+        ({"id": "a", "type": "vlm", "max_context_length": 9}, ModelDetails(9, True)),
+        (
+            {"type": "llm", "max_context_length": 9, "loaded_context_length": 4, "capabilities": ["tool_use"]},
+            ModelDetails(4, False, True, False, audio=False),
+        ),
         (
             {
                 "id": "a",

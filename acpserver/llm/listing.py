@@ -6,8 +6,12 @@ from acpserver.llm import fields
 from acpserver.llm.types import Endpoint, ModelDetails
 from acpserver.llm.wire import HttpRequest
 
-_WINDOW = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
-"""Where OpenRouter and Kimi, vLLM, Groq, Mistral and LM Studio, and Anthropic put it."""
+_WINDOW = (
+    "loaded_context_length", "context_length", "max_model_len", "context_window", "max_context_length",
+    "max_input_tokens",
+)  # fmt: skip
+"""Where LM Studio (of a model that is loaded), OpenRouter and Kimi, vLLM, Groq, Mistral and LM Studio, and
+Anthropic put it."""
 
 _OUTPUT = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 """Where gateways, Groq and OpenRouter, and Anthropic put the limit of one answer."""
@@ -36,10 +40,12 @@ def details_of(entry: dict[str, object]) -> ModelDetails:
     able = entry.get("capabilities")  # a list at Ollama, switches at Mistral
     inputs = fields.record(entry, "architecture").get("input_modalities", able)  # OpenRouter
     parameters = entry.get("supported_parameters", able)
+    kind = entry.get("type")  # LM Studio: "llm", or "vlm" for one that sees
+    sees = kind == "vlm" if kind in ("llm", "vlm") else _says(inputs, "image", "vision")
     return ModelDetails(
         window or None,
-        _says(inputs, "image", "vision"),
-        _says(parameters, "tools", "function_calling"),
+        sees,
+        _says(parameters, "tools", "function_calling", "tool_use"),
         _says(parameters, "reasoning", "thinking") if isinstance(parameters, list) else None,
         _first(entry, _OUTPUT) or _first(fields.record(entry, "top_provider"), _OUTPUT) or None,
         fields.count(entry, "created") or None,

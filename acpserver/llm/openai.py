@@ -60,9 +60,11 @@ class OpenAi(ListedModels):
         """The request for the list of models."""
         server = server_at(endpoint)
         base, question, query = endpoint.base_url.strip().partition("?")
-        base = base.rstrip("/").removesuffix("/chat/completions") + question + query
+        base = base.rstrip("/").removesuffix("/chat/completions")
+        if server.list_path.startswith("/api"):
+            base = base.removesuffix("/v1")
         headers = make_headers(endpoint, "application/json", server.key_header, server.scheme)
-        return HttpRequest("GET", join_url(base, "/models"), headers)
+        return HttpRequest("GET", join_url(base + question + query, server.list_path), headers)
 
     def decoder(self) -> SseDecoder:
         """A decoder for one streamed answer."""

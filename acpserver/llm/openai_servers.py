@@ -56,6 +56,8 @@ class Server(NamedTuple):
     audio: str = ""
     """How it is given a recording: as OpenAI documents it, as nothing but its base64 ("text"), or with a data
     URL in the place of that ("url")."""
+    list_path: str = "/models"
+    """Its list of models; without a "v1" in the base URL where it begins with "/api"."""
     key_header: str = "Authorization"
     scheme: str = "Bearer "
 
@@ -89,7 +91,7 @@ SERVERS: dict[str, Server] = {
     "groq": Server(limit="max_completion_tokens"),
     "vllm": Server(own_reasoning="reasoning"),
     "llama.cpp": Server(own_reasoning="reasoning_content"),
-    "lm-studio": _NOTHING_SPECIAL,
+    "lm-studio": Server(list_path="/api/v0/models"),  # the other one tells nothing but names
 }
 """By the names that the configuration knows them by (`catalog.SERVERS`)."""
 
