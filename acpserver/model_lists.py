@@ -92,7 +92,7 @@ class ModelLists:
             return
         if one not in self._models.usable():
             return  # another key, or none, was set meanwhile
-        names = [name for name in found if 0 < len(name) <= LONGEST_NAME and name.isprintable()][:MOST_NAMES]
+        names = [name for name in found if _is_name(name)][:MOST_NAMES]
         listed = {name: found[name] for name in names}
         self._keep(one, listed)
         if self._models.take_lists({one.name: listed}):
@@ -143,7 +143,7 @@ def load_with_model(flags: dict[str, object], environ: Mapping[str, str]) -> Con
             listed = fetch(endpoint_of(main, error.config), CancelFlag())
         except ProviderError as failure:
             raise ConfigError(f"{error}. Its models are not known: {failure}") from None
-        names = [name for name in listed if main.chats(name)]
+        names = [name for name in listed if main.chats(name) and _is_name(name)]
         if len(names) != 1:
             more = ", ..." if len(names) > SHOWN_NAMES else ""
             raise ConfigError(f"{error}. It has {', '.join(names[:SHOWN_NAMES]) or 'none'}{more}.") from None
@@ -214,6 +214,11 @@ def _detail(value: object) -> ModelDetails:
     flags = (found.images, found.tools, found.thinks, found.audio)
     sound = all(one is None or (type(one) is int and 0 < one < 2**53) for one in counts)
     return found if sound and all(one is None or type(one) is bool for one in flags) else ModelDetails()
+
+
+def _is_name(name: str) -> bool:
+    """Whether a name can be shown to people, here and in editors."""
+    return 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
 def _is_list(value: object) -> bool:

@@ -299,7 +299,12 @@ def test_hosts_are_whole_names() -> None:
         ({"id": "a", "meta": {"n_ctx_train": 7, "n_ctx": 5}}, ModelDetails(5)),
         ({"id": "a", "type": "vlm", "max_context_length": 9}, ModelDetails(9, True)),
         (
-            {"type": "llm", "max_context_length": 9, "loaded_context_length": 4, "capabilities": ["tool_use"]},
+            {
+                "type": "llm",
+                "max_context_length": 9,
+                "loaded_context_length": 4,
+                "capabilities": ["tool_use"],
+            },
             ModelDetails(4, False, True, False, audio=False),
         ),
         (

@@ -594,7 +594,7 @@ def test_without_a_state_folder_lists_live_in_memory(llm: FakeLlm) -> None:
 # -- An endpoint that is named without a model --
 
 
-@pytest.mark.parametrize("listed", [("only",), ("nomic-embed-text", "only", "bge-reranker")])
+@pytest.mark.parametrize("listed", [("only",), ("nomic-embed-text", "\x1b[2J", "only", "bge-reranker")])
 def test_the_only_model_of_an_endpoint_is_taken(listed: tuple[str, ...]) -> None:
     with FakeLlm(models=listed) as llm:
         flags: dict[str, object] = {"base_url": llm.base_url}
