@@ -25,11 +25,12 @@ from acpserver.provider_methods import ProviderMethods
 from acpserver.redaction import Secrets
 from acpserver.rpc.call import Call, Handler, run_handler
 from acpserver.rpc.connection import Connection
-from acpserver.session import Session, Turn
+from acpserver.session import Session
 from acpserver.session_methods import CAPABILITIES, SessionMethods
 from acpserver.sessions import Sessions
 from acpserver.store import Store
 from acpserver.tools.builtin import builtin_tools
+from acpserver.turn_queue import Turn
 from acpserver.turns import Turns, time_limit
 from acpserver.version import __version__
 from acpserver.workers import WorkerPool
@@ -99,7 +100,7 @@ class Server:
     def stop(self, reason: str) -> None:
         """End everything: turns, requests to the client, children. Takes at most about two seconds."""
         for session in self._sessions.all():
-            session.cancel(reason)
+            session.turns.cancel(reason)
         self._lists.close()
         self._connection.close()
         deadline = time.monotonic() + STOP_SECONDS
@@ -179,7 +180,7 @@ class Server:
     def _cancel(self, call: Call) -> None:
         session = self._sessions.peek(str(call.params.get("sessionId", "")))
         if session is not None:
-            session.cancel("session/cancel")
+            session.turns.cancel("session/cancel")
         call.answer({})
 
     @property

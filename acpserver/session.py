@@ -1,56 +1,21 @@
-"""A session and its turns: what is known of a conversation while it is in memory.
+"""A session: what is known of a conversation while it is in memory.
 
-The reader registers turns and sets flags; a turn worker takes turns and owns the conversation while one runs.
+A turn worker owns the conversation while a turn runs. The reader registers turns, and sets options in memory.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from acpserver import records
-from acpserver.cancel import CancelFlag
 from acpserver.config_file import Permissions
 from acpserver.conversation import Conversation, add_up
-from acpserver.llm.types import ToolCall
 from acpserver.mcp import McpServers
 from acpserver.records import Record
-from acpserver.rpc.call import Call
 from acpserver.session_file import SessionFile
-
-
-@dataclass(eq=False)
-class Turn:
-    """A prompt request up to its answer. `cancel` is the request's own flag."""
-
-    call: Call
-    prompt: list[dict[str, object]]  # ACP ContentBlock objects
-    time_limit: float | None = None  # seconds
-    started: float = field(default_factory=time.monotonic)
-    running_call: ToolCall | None = None
-    """The tool call that runs now; this and what it shows are guarded by the session's `story`."""
-    running_content: list[dict[str, object]] = field(default_factory=list)
-    _timer: threading.Timer | None = None
-
-    @property
-    def cancel(self) -> CancelFlag:
-        """Set by session/cancel, $/cancel_request, the time limit, close, and the end of input."""
-        return self.call.cancel
-
-    def start_clock(self) -> None:
-        """From now on the time limit, if there is one, sets the flag; also while the turn waits."""
-        if self.time_limit is not None:
-            self._timer = threading.Timer(self.time_limit, self.cancel.set, ("time limit",))
-            self._timer.daemon = True
-            self._timer.start()
-
-    def stop_clock(self) -> None:
-        """The turn has been answered."""
-        if self._timer is not None:
-            self._timer.cancel()
+from acpserver.turn_queue import TurnQueue
 
 
 class Session:
@@ -68,6 +33,7 @@ class Session:
         self.cwd = cwd
         self.roots = roots  # absolute; cwd is the first
         self.file = file
+        self.turns = TurnQueue()
         self.servers: McpServers | None = None  # those of the last request that opened the session
         self._servers_lock = threading.Lock()  # guards the exchange of servers: loads may come at once
         self.permissions = Permissions()  # the user's, as the project in `cwd` tightens them
@@ -88,13 +54,6 @@ class Session:
         self._chosen: dict[str, tuple[str, ...]] = {}  # values, oldest first, that are not recorded yet
         self._conversation: Conversation | None = None
         self._kept_options: dict[str, str] | None = None  # of the conversation that was unloaded
-        self._turns_lock = threading.Lock()  # guards the queue and the two states below
-        self._idle = threading.Condition(self._turns_lock)
-        self._waiting: deque[Turn] = deque()
-        self._running: Turn | None = None
-        self._served = False  # whether a worker is at it
-
-    # What is known
 
     @property
     def conversation(self) -> Conversation:
@@ -146,7 +105,7 @@ class Session:
 
     def unload(self) -> None:
         """Drop the conversation from memory unless a turn runs; it is read again when it is needed."""
-        if self.busy:
+        if self.turns.busy:
             return
         with self.story:
             if self.file.stored and not self.file.problem and self._conversation is not None:
@@ -229,68 +188,3 @@ class Session:
             return ""
         self._told_problem = problem
         return problem
-
-    # Turns
-
-    def add(self, turn: Turn) -> bool:
-        """Queue a turn. True when the caller must put a worker on the session."""
-        with self._turns_lock:
-            self._waiting.append(turn)
-            start = not self._served
-            self._served = True
-            self.last_used = time.monotonic()
-            return start
-
-    def next_turn(self) -> Turn | None:
-        """The next turn to run, or None: then the worker is released and must not come back."""
-        with self._turns_lock:
-            self._running = self._waiting.popleft() if self._waiting else None
-            if self._running is None:
-                self._served = False
-                self._idle.notify_all()
-            return self._running
-
-    def withdraw(self, turn: Turn) -> bool:
-        """Take a turn that has not begun out of the queue. False when it is not there."""
-        with self._turns_lock:
-            if turn not in self._waiting:
-                return False
-            self._waiting.remove(turn)
-            self._idle.notify_all()
-            return True
-
-    def drop_waiting(self) -> list[Turn]:
-        """Take out all turns, when there is no worker for them. The caller answers them."""
-        with self._turns_lock:
-            dropped = list(self._waiting)
-            self._waiting.clear()
-            self._served = False
-            self._idle.notify_all()
-            return dropped
-
-    @property
-    def runs(self) -> bool:
-        """Whether a turn has begun and not ended."""
-        with self._turns_lock:
-            return self._running is not None
-
-    @property
-    def busy(self) -> bool:
-        """Whether a turn runs or waits."""
-        with self._turns_lock:
-            return self._served
-
-    def turns(self) -> list[Turn]:
-        """The turns that run or wait now."""
-        with self._turns_lock:
-            return [turn for turn in (self._running, *self._waiting) if turn is not None]
-
-    def cancel(self, reason: str) -> None:
-        """Set the flag of every turn that runs or waits now; a later one is not touched (rule C5)."""
-        for turn in self.turns():
-            turn.cancel.set(reason)
-
-    def wait_idle(self, timeout: float) -> bool:
-        """Wait until no turn runs or waits. False when `timeout` seconds were not enough."""
-        with self._turns_lock:
-            return self._idle.wait_for(lambda: self._running is None and not self._waiting, timeout)

@@ -129,8 +129,8 @@ class SessionMethods:
 
     def _end(self, session: Session, reason: str, client: Client) -> None:
         with self._sessions.leaving(session):
-            session.cancel(reason)
-            if not session.wait_idle(CLOSE_SECONDS):
+            session.turns.cancel(reason)
+            if not session.turns.wait_idle(CLOSE_SECONDS):
                 _abandon(session, client)
             servers = session.use_servers(None)
             if servers is not None:
@@ -153,7 +153,7 @@ class SessionMethods:
         unused = session.use_servers(servers)
         if unused is not servers:
             servers.connect()
-        if unused is not None and unused is not servers and session.busy:
+        if unused is not None and unused is not servers and session.turns.busy:
             # The turn that runs goes on with the servers that it began with.
             threading.Thread(target=_close_later, args=(session, unused), daemon=True).start()
         elif unused is not None:
@@ -163,7 +163,7 @@ class SessionMethods:
 def _abandon(session: Session, client: Client) -> None:
     """Answer the turns that did not end when they were cancelled. Nothing is told of them any more."""
     with session.story:  # else a turn could end its call, or say something, between the two
-        for turn in session.turns():
+        for turn in session.turns.all():
             running = turn.running_call
             if running is not None:
                 cut_off = ToolResult(running.id, running.name, NO_RESULT, is_error=True)
@@ -172,7 +172,7 @@ def _abandon(session: Session, client: Client) -> None:
 
 
 def _close_later(session: Session, servers: McpServers) -> None:
-    session.wait_idle(LONGEST_TURN)
+    session.turns.wait_idle(LONGEST_TURN)
     servers.close()
 
 

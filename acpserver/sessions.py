@@ -63,7 +63,7 @@ class Sessions:
         Raises `RpcError` -32002 when there is none, -32602 when it belongs to another folder.
         """
         session = self.peek(session_id)
-        if session is not None and session.file.is_gone() and not session.busy:
+        if session is not None and session.file.is_gone() and not session.turns.busy:
             with self.leaving(session):  # deleted by another process
                 servers = session.use_servers(None)
                 if servers is not None:

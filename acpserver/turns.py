@@ -18,9 +18,10 @@ from acpserver.errors import AUTH_REQUIRED, INTERNAL_ERROR, Cancelled, ProviderE
 from acpserver.llm.providers import Models
 from acpserver.redaction import Secrets
 from acpserver.rpc.call import run_handler
-from acpserver.session import Session, Turn
+from acpserver.session import Session
 from acpserver.tools.base import Tool
 from acpserver.tools.hiding import HidingTool
+from acpserver.turn_queue import Turn
 from acpserver.workers import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -52,13 +53,14 @@ class Turns:
     def add(self, session: Session, turn: Turn) -> None:
         """Queue a turn. Called by the reader before it reads the next line; never waits."""
         turn.start_clock()
-        start = session.add(turn)
+        session.last_used = time.monotonic()
+        start = session.turns.add(turn)
         turn.cancel.on_set(lambda: self._withdraw(session, turn))
         if start:
             try:
                 self._pool.submit(lambda: self._work_through(session))
             except RuntimeError as error:  # the system has no thread left
-                for waiting in session.drop_waiting():
+                for waiting in session.turns.drop_waiting():
                     waiting.stop_clock()
                     waiting.call.fail(RpcError.with_details(INTERNAL_ERROR, f"No turn can be run: {error}"))
 
@@ -70,13 +72,13 @@ class Turns:
         """Answer a turn that was cancelled before it began. When all of a session's turns are cancelled and
         one runs, the worker answers them, in order; when none runs yet, nobody else would for long."""
         alone = turn.cancel.reason in ("$/cancel_request", "time limit")
-        if (alone or not session.runs) and session.withdraw(turn):
+        if (alone or not session.turns.runs) and session.turns.withdraw(turn):
             turn.stop_clock()
             turn.call.answer({"stopReason": "cancelled"})
 
     def _work_through(self, session: Session) -> None:
         """Run the session's turns, one after another, until none waits."""
-        while (turn := session.next_turn()) is not None:
+        while (turn := session.turns.take()) is not None:
             run_handler(lambda _call, turn=turn: self._run(session, turn), turn.call)  # type: ignore[misc]
             turn.stop_clock()
             if turn.cancel.is_set():

@@ -104,6 +104,7 @@ ROOMS = """
 
     permissions
     mcp
+    turn_queue
     session
     sessions
     client

@@ -1,4 +1,4 @@
-"""A session's queue of turns, and the options that hold before they are recorded."""
+"""What a session knows: the options that hold before they are recorded, its servers, its notes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,8 @@ from acpserver.errors import StoreError
 from acpserver.llm.types import Message
 from acpserver.mcp import McpServers
 from acpserver.processes import Children
-from acpserver.rpc.call import Call, CallTable
-from acpserver.session import Session, Turn
+from acpserver.session import Session
 from acpserver.session_file import SessionFile
-
-
-class Nobody:
-    """Takes the answers."""
-
-    def send_result(self, call: object, result: object) -> None: ...
-
-    def send_error(self, request_id: object, error: object) -> None: ...
 
 
 @pytest.fixture
@@ -30,109 +21,6 @@ def session(tmp_path: Path) -> Session:
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"")
     return Session("s", "/w", ("/w",), SessionFile(str(path), "s"), ["big", "offline"])
-
-
-def turn(number: int, limit: float | None = None) -> Turn:
-    return Turn(Call(CallTable(Nobody()), "session/prompt", {}, number), [], limit)
-
-
-def test_turns_come_out_in_the_order_in_which_they_went_in(session: Session) -> None:
-    turns = [turn(number) for number in range(3)]
-    assert [session.add(one) for one in turns] == [True, False, False]
-    assert session.busy
-    assert [session.next_turn() for _ in range(4)] == [*turns, None]
-    assert not session.busy
-    assert session.add(turn(9)) is True
-
-
-def test_one_worker_serves_a_session_whoever_adds(session: Session) -> None:
-    starts, barrier = [], threading.Barrier(8)
-
-    def add(number: int) -> None:
-        barrier.wait(5)
-        for _ in range(50):
-            starts.append(session.add(turn(number)))
-
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(5)
-    assert starts.count(True) == 1
-    assert sum(1 for _ in iter(session.next_turn, None)) == 400
-
-
-def test_cancel_reaches_what_runs_and_what_waits_and_nothing_later(session: Session) -> None:
-    turns = [turn(number) for number in range(3)]
-    for one in turns[:2]:
-        session.add(one)
-    session.next_turn()
-    session.cancel("session/cancel")
-    session.cancel("again")
-    session.add(turns[2])
-    assert [one.cancel.is_set() for one in turns] == [True, True, False]
-    assert turns[0].cancel.reason == "session/cancel"
-
-
-def test_cancel_of_an_idle_session_does_nothing(session: Session) -> None:
-    session.cancel("session/cancel")
-    later = turn(1)
-    session.add(later)
-    assert not later.cancel.is_set()
-
-
-def test_withdraw_takes_only_what_waits(session: Session) -> None:
-    first, second, third = turn(1), turn(2), turn(3)
-    for one in (first, second):
-        session.add(one)
-    session.next_turn()
-    assert (session.withdraw(first), session.withdraw(second), session.withdraw(third)) == (
-        False,
-        True,
-        False,
-    )
-    assert session.withdraw(second) is False
-    assert session.next_turn() is None
-
-
-def test_wait_idle(session: Session) -> None:
-    assert session.wait_idle(0)
-    session.add(turn(1))
-    assert session.wait_idle(0.01) is False
-    waited = threading.Event()
-
-    def wait() -> None:
-        if session.wait_idle(5):
-            waited.set()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    session.next_turn()
-    assert session.next_turn() is None
-    assert waited.wait(5)
-    thread.join(5)
-
-
-def test_a_time_limit_counts_from_the_arrival_of_the_prompt() -> None:
-    one = turn(1, 0.01)
-    one.start_clock()
-    assert one.cancel.event.wait(5)
-    assert one.cancel.reason == "time limit"
-
-
-def test_a_turn_that_ends_in_time_is_not_cancelled() -> None:
-    one = turn(1, 0.05)
-    one.start_clock()
-    one.stop_clock()
-    assert not one.cancel.event.wait(0.1)
-
-
-def test_a_turn_without_a_limit_starts_no_timer() -> None:
-    before = threading.active_count()
-    one = turn(1)
-    one.start_clock()
-    assert threading.active_count() == before
-    one.stop_clock()
 
 
 def test_an_option_holds_at_once_and_survives_in_the_file(session: Session) -> None:

@@ -20,13 +20,14 @@ from acpserver.client import Client
 from acpserver.errors import RpcError
 from acpserver.llm.types import Finish, Opaque, TextDelta, ThoughtDelta, ToolCall
 from acpserver.mcp import McpServers
-from acpserver.session import Session, Turn
+from acpserver.session import Session
 from acpserver.session_file import SessionFile
 from acpserver.session_methods import _abandon
 from acpserver.sessions import Sessions
 from acpserver.store import Store
 from acpserver.tools.base import ToolOutcome
 from acpserver.transports.stdio import HIGH_WATER
+from acpserver.turn_queue import Turn
 from tests.e2e.moments import Stage, bash, stage, stalled_stream
 from tests.fakes.editor import Editor, Json
 from tests.fakes.inside import FakeTool, Inside, Script, stall
@@ -603,7 +604,7 @@ def test_a_call_that_ends_as_its_close_gives_up_is_told_once(tmp_path: Path) -> 
     client, entered = mock.Mock(spec=Client), threading.Event()
     turn = Turn(a_prompt(), [])
     turn.running_call = ToolCall("c1", "tool", {})
-    session.add(turn)
+    session.turns.add(turn)
 
     def abandon() -> None:
         entered.set()
@@ -634,7 +635,7 @@ def test_a_load_that_waits_for_a_client_holds_up_no_cancel(tmp_path: Path) -> No
         editor.wait_for(lambda: writer._queued_bytes > HIGH_WATER - 20_000, "a full queue")
         load = editor.send_request("session/load", params(session, tmp_path))
         choice = editor.send_request("session/set_mode", {"sessionId": session, "modeId": "bypass"})
-        (running,) = inside.server._sessions.get(session).turns()
+        (running,) = inside.server._sessions.get(session).turns.all()
         editor.cancel(session)
         editor.wait_for(running.cancel.is_set, "the cancel")
         editor.resume_reading()

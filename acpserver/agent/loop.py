@@ -41,8 +41,9 @@ from acpserver.llm.types import (
 from acpserver.options import effort
 from acpserver.prompts import check_attachments
 from acpserver.records import Record
-from acpserver.session import Session, Turn
+from acpserver.session import Session
 from acpserver.tools.base import Tool
+from acpserver.turn_queue import Turn
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,10 @@ from acpserver.client_terminals import terminals_for
 from acpserver.errors import Cancelled, ToolError
 from acpserver.llm.types import ToolCall, ToolResult
 from acpserver.permissions import ASK, DENY, decide, options, outcome
-from acpserver.session import Session, Turn
+from acpserver.session import Session
 from acpserver.tools.arguments import check_arguments
 from acpserver.tools.base import Action, Content, Tool, ToolContext, ToolOutcome
+from acpserver.turn_queue import Turn
 
 log = logging.getLogger(__name__)
 
