@@ -121,6 +121,7 @@ ROOMS = """
     agent.repeats
     agent.toolcalls
     agent.replay
+    agent.answer
     agent.loop
 
     session_methods

@@ -9,38 +9,21 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from acpserver import records
 from acpserver.agent import translate
+from acpserver.agent.answer import Answer
 from acpserver.agent.prompt import system_prompt
 from acpserver.agent.replay import replay
 from acpserver.agent.toolcalls import ToolRunner
-from acpserver.client import Client, TurnUpdates, Update
+from acpserver.client import Client, Update
 from acpserver.config import Config
 from acpserver.conversation import has_long_results
 from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.providers import Models
-from acpserver.llm.types import (
-    Event,
-    Finish,
-    Message,
-    ModelRequest,
-    Opaque,
-    Part,
-    Text,
-    TextDelta,
-    Thought,
-    ThoughtDelta,
-    ToolCall,
-    ToolSpec,
-    Usage,
-    Waiting,
-)
+from acpserver.llm.types import Message, ModelRequest, ToolSpec, Usage
 from acpserver.options import effort
 from acpserver.prompts import check_attachments
-from acpserver.records import Record
 from acpserver.session import Session
 from acpserver.tools.base import Tool
 from acpserver.turn_queue import Turn
@@ -48,17 +31,6 @@ from acpserver.turn_queue import Turn
 log = logging.getLogger(__name__)
 
 REPEATED = "Stopped: the model made the same tool call with the same result again and again."
-
-
-@dataclass
-class Answer:
-    """What one model call gave."""
-
-    parts: list[Part] = field(default_factory=list)  # that are not recorded yet
-    ids: list[str] = field(default_factory=list)  # the message id of each text and thought among them
-    calls: list[ToolCall] = field(default_factory=list)
-    finish: str = ""
-    usage: Usage | None = None
 
 
 class TurnLoop:
@@ -82,7 +54,7 @@ class TurnLoop:
         self.usage: Usage | None = None
         self.cost: float | None = 0.0
         self._updates = client.updates(session.id, session.story, turn.call)
-        self._sink: _Sink | None = None  # of the model call that is under way
+        self._answer: Answer | None = None  # of the model call that is under way
         self._runner = ToolRunner(session, turn, client, self._updates, tools)
         self._specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values())
 
@@ -166,22 +138,19 @@ class TurnLoop:
         provider = self.models.provider(model)
         self.models.learn(model, self.turn.cancel)
         request = self._request(model)
-        answer, began = Answer(), time.monotonic()
-        self._sink = sink = _Sink(answer, self._updates, self.session.note)
-        whole = False
+        self._answer = answer = Answer(self._updates, self.session.note)
+        began, whole = time.monotonic(), False
         try:
             for event in provider.stream(request, self.turn.cancel):
                 with self.session.story:
-                    sink.take(event)
+                    answer.take(event)
             whole = True
         finally:
             with self.session.story:
-                self._sink = None
-                sink.end_text()
-                if answer.parts or answer.usage:
-                    cost = self._cost(model, answer.usage)
-                    self.session.note(records.assistant(answer.parts, answer.ids, answer.usage, whole, cost))
-        self._count(answer.usage, self._cost(model, answer.usage), request.context_window)
+                self._answer = None
+                cost = self._cost(model, answer.usage)
+                answer.end(whole, cost)
+        self._count(answer.usage, cost, request.context_window)
         took = time.monotonic() - began
         told = (self.session.id, model, answer.finish or "no reason", took, len(answer.calls), answer.usage)
         log.debug("%s: %s ended its answer (%s) after %.3f s: %d tool call(s), %s", *told)
@@ -213,8 +182,8 @@ class TurnLoop:
     def _unfinished(self) -> list[Update]:
         """What a replay in mid-turn tells behind the records. Called with the session's `story` held."""
         self._updates.break_text()
-        if self._sink is not None:
-            return list(replay([self._sink.unrecorded()], running=True))
+        if self._answer is not None:
+            return list(replay([self._answer.unrecorded()], running=True))
         running, content = self.turn.running_call, self.turn.running_content
         if running is None:
             return []
@@ -233,67 +202,3 @@ class TurnLoop:
         problem = self.session.untold_problem()
         if problem:
             self._updates.remark(f"{problem}. The conversation goes on in memory.")
-
-
-class _Sink:
-    """Turns the events of one model call into updates, sent at once, and parts of the answer.
-
-    What has come to its end is recorded before text that follows is shown: a kill then loses nothing that the
-    user has seen finished. Calls are shown later, when the whole answer is recorded.
-    """
-
-    def __init__(self, answer: Answer, updates: TurnUpdates, note: Callable[[Record], None]):
-        self._answer = answer
-        self._updates = updates
-        self._note = note
-        self._kind = ""
-        self._message_id = ""
-        self._pieces: list[str] = []
-
-    def take(self, event: Event) -> None:
-        """Handle one event."""
-        if isinstance(event, TextDelta):
-            self._text("agent_message_chunk", event.text)
-        elif isinstance(event, ThoughtDelta):
-            self._text("agent_thought_chunk", event.text)
-        elif isinstance(event, (Opaque, ToolCall)):
-            self.end_text()
-            self._answer.parts.append(event)
-            if isinstance(event, ToolCall):
-                self._answer.calls.append(event)
-        elif isinstance(event, Usage):
-            self._answer.usage = event
-        elif isinstance(event, Finish):
-            self._answer.finish = event.reason
-        elif isinstance(event, Waiting):
-            self._updates.remark(f"Waiting {event.seconds:.1f} s: {event.reason}")
-
-    def _text(self, kind: str, text: str) -> None:
-        if kind != self._kind:  # another kind of text is another message (rule P4)
-            self.end_text()
-            self._record()
-            self._kind, self._message_id = kind, str(uuid.uuid4())
-        self._pieces.append(text)
-        self._updates.text(kind, self._message_id, text)
-
-    def end_text(self) -> None:
-        """Make the text so far a part of the answer."""
-        self._answer.parts, self._answer.ids = self._with_text()
-        self._pieces = []
-        self._kind = ""
-
-    def unrecorded(self) -> Record:
-        """What no record holds yet of the answer."""
-        return records.piece(*self._with_text())
-
-    def _record(self) -> None:
-        if self._answer.ids:  # the user has seen something of it
-            self._note(records.piece(self._answer.parts, self._answer.ids))
-            self._answer.parts, self._answer.ids = [], []
-
-    def _with_text(self) -> tuple[list[Part], list[str]]:
-        if not self._pieces:
-            return self._answer.parts, self._answer.ids
-        text = "".join(self._pieces)
-        part = Text(text) if self._kind == "agent_message_chunk" else Thought(text)
-        return [*self._answer.parts, part], [*self._answer.ids, self._message_id]
