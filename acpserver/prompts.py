@@ -28,7 +28,7 @@ AUDIO_FORMATS = {
     "audio/flac": "flac",
     "audio/x-flac": "flac",
 }
-"""The format behind each media type; a dialect says which formats it can send (`llm.wire.Dialect`)."""
+"""The format behind each media type; `catalog.AUDIO_SENT` says which of them a dialect can send."""
 
 MOST = 20  # images, and as many recordings, in one prompt
 

@@ -1,4 +1,4 @@
-"""Every dialect and every fault: what comes of it, after how many requests, and what the user reads.
+"""Every dialect and every fault: what comes of it, after how many requests and what waits, what the user reads.
 
 The errors that vendors document are in the second table: what they say, and what it is taken for.
 """
@@ -12,6 +12,7 @@ import logging
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,19 +35,21 @@ from tests.fakes.wires import WIRES, Wire
 KEY = "sk-very/secret+key=0123456789"
 FORMS = (KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode())
 CERTIFICATE = Path(__file__).parent / "fakes" / "tls" / "localhost.pem"
-FAST = Policy(attempts=3, total=5.0, first_wait=0.001, longest_wait=0.002)
 ASKED = ModelRequest("fake", "be brief", (Message("user", (Text("hi"),)),))
 HELLO = text("Hel", "lo")
 PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 
 
 class Outcome(NamedTuple):
-    """What is expected: the kind of the error, how many requests, words of the text; what was shown."""
+    """What is expected: the kind of the error, how many requests, the seconds that are waited between them,
+    words of the text; what was shown. `idle` is how long the server may be silent."""
 
     kind: str
     requests: int
+    waited: float
     words: str
     shown: str = ""
+    idle: float = 20.0
 
 
 class Gate(Stall):
@@ -54,9 +57,19 @@ class Gate(Stall):
 
 
 def ask(
-    endpoint: Endpoint, policy: Policy = FAST, gates: Sequence[Gate] = ()
+    endpoint: Endpoint, attempts: int = 3, gates: Sequence[Gate] = ()
 ) -> tuple[list[Event], ProviderError | None]:
-    """The events of one call, and its error. The gates open when text has been shown."""
+    """The events of one call, and its error. The gates open when text has been shown.
+
+    The policy is the usual one, without its chance; its clock moves by the waits alone, which take no time.
+    """
+    slept: list[float] = []
+    policy = Policy(
+        attempts,
+        chance=lambda: 0.0,
+        clock=lambda: sum(slept),
+        sleep=lambda cancel, seconds: slept.append(seconds),
+    )
     provider = HttpProvider(endpoint, policy)
     found: list[Event] = []
     try:
@@ -70,6 +83,10 @@ def ask(
     finally:
         provider.close()
     return found, None
+
+
+def waits(found: list[Event]) -> list[float]:
+    return [event.seconds for event in found if isinstance(event, Waiting)]
 
 
 def shown(found: list[Event]) -> str:
@@ -103,43 +120,51 @@ def half_a_chunk(wire: Wire) -> Answer:
 
 
 STATUSES: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
-    "400": (status(400, "unknown model"), Outcome("request", 1, 'HTTP 400: "unknown model"')),
-    "401": (status(401, "bad key"), Outcome("auth", 1, "Check the API key (environment variable THE_KEY)")),
-    "403": (status(403, "not yours"), Outcome("auth", 1, "Check the API key (environment variable THE_KEY)")),
-    "404": (status(404, "no such model"), Outcome("request", 1, "Check the base URL and the model name")),
-    "408": (status(408, "too slow"), Outcome("server", 3, "HTTP 408")),
-    "413": (status(413, "too large"), Outcome("context", 1, "too long for this model")),
-    "429": (status(429, "slow down"), Outcome("rate_limit", 3, "the rate limit is reached")),
+    "400": (status(400, "unknown model"), Outcome("request", 1, 0.0, 'HTTP 400: "unknown model"')),
+    "401": (status(401, "bad key"), Outcome("auth", 1, 0.0, "Check the API key (environment variable THE_KEY)")),
+    "403": (status(403, "not yours"), Outcome("auth", 1, 0.0, "Check the API key (environment variable THE_KEY)")),
+    "404": (status(404, "no such model"), Outcome("request", 1, 0.0, "Check the base URL and the model name")),
+    "408": (status(408, "too slow"), Outcome("server", 3, 1.5, "HTTP 408")),
+    "413": (status(413, "too large"), Outcome("context", 1, 0.0, "too long for this model")),
+    "429": (status(429, "slow down"), Outcome("rate_limit", 3, 1.5, "the rate limit is reached")),
     "429 wait": (
         status(429, "slow down", {"Retry-After": "4000"}),
-        Outcome("rate_limit", 1, "asks to wait 4000 s"),
+        Outcome("rate_limit", 1, 0.0, "asks to wait 4000 s"),
     ),
-    "500": (status(500, "oops"), Outcome("server", 3, "The server has a problem")),
-    "502 page": (lambda wire: error(502, PAGE), Outcome("server", 3, 'HTTP 502: "502 Bad Gateway"')),
-    "503": (status(503, "starting"), Outcome("server", 3, 'HTTP 503: "starting"')),
-    "529": (status(529, "Overloaded"), Outcome("server", 3, 'HTTP 529: "Overloaded"')),
+    "429 soon": (
+        status(429, "slow down", {"Retry-After": "7"}),
+        Outcome("rate_limit", 3, 14.0, "asks to wait 7 s"),
+    ),
+    "500": (status(500, "oops"), Outcome("server", 3, 1.5, "The server has a problem")),
+    "502 page": (lambda wire: error(502, PAGE), Outcome("server", 3, 1.5, 'HTTP 502: "502 Bad Gateway"')),
+    "503": (status(503, "starting"), Outcome("server", 3, 1.5, 'HTTP 503: "starting"')),
+    "529": (status(529, "Overloaded"), Outcome("server", 3, 1.5, 'HTTP 529: "Overloaded"')),
 }
 BROKEN: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
     "reset before headers": (
         lambda wire: HELLO.answer().before_headers(Reset()),
-        Outcome("network", 3, "closed the connection without an answer"),
+        Outcome("network", 3, 1.5, "closed the connection without an answer"),
     ),
     # The reset may overtake the headers, which are lost then.
-    "reset after headers": (before_text(Reset()), Outcome("stream or network", 3, "connection")),
-    "reset after text": (after_text(Reset()), Outcome("stream", 1, "the connection was lost", "Hel")),
-    "cut in a chunk": (half_a_chunk, Outcome("stream", 3, "the connection was lost")),
-    "cut after text": (after_text(Cut()), Outcome("stream", 1, "the connection was lost", "Hel")),
-    "early end": (after_text(), Outcome("stream", 1, "broke off before its end", "Hel")),
-    "garbage": (before_text(b"data: \x00\xff{]\n\n"), Outcome("stream", 3, "not JSON")),
-    "silence": (before_text(Stall()), Outcome("stream", 3, "nothing came for 0.1 s")),
-    "silence after text": (after_text(Stall()), Outcome("stream", 1, "nothing came for 0.1 s", "Hel")),
+    "reset after headers": (before_text(Reset()), Outcome("stream or network", 3, 1.5, "connection")),
+    "reset after text": (after_text(Reset()), Outcome("stream", 1, 0.0, "the connection was lost", "Hel")),
+    "cut in a chunk": (half_a_chunk, Outcome("stream", 3, 1.5, "the connection was lost")),
+    "cut after text": (after_text(Cut()), Outcome("stream", 1, 0.0, "the connection was lost", "Hel")),
+    "early end": (after_text(), Outcome("stream", 1, 0.0, "broke off before its end", "Hel")),
+    "garbage": (before_text(b"data: \x00\xff{]\n\n"), Outcome("stream", 3, 1.5, "not JSON")),
+    # On a busy machine the headers, too, may be late.
+    "silence": (before_text(Stall()), Outcome("stream or network", 3, 1.5, "for 0.2 s", idle=0.2)),
+    "silence after text": (
+        after_text(Stall()),
+        Outcome("stream", 1, 0.0, "nothing came for 0.6 s", "Hel", idle=0.6),
+    ),
     "error in the stream": (
         lambda wire: before_text(wire.error_event(529, "Overloaded"))(wire),
-        Outcome("server", 3, '"Overloaded"'),
+        Outcome("server", 3, 1.5, '"Overloaded"'),
     ),
     "error after text": (
         lambda wire: after_text(wire.error_event(529, "Overloaded"))(wire),
-        Outcome("server", 1, '"Overloaded"', "Hel"),
+        Outcome("server", 1, 0.0, '"Overloaded"', "Hel"),
     ),
 }
 ALL = {**STATUSES, **BROKEN}
@@ -157,14 +182,14 @@ def test_a_fault_ends_as_the_table_says(dialect: str, fault: str) -> None:
 
     with FakeLlm(dialect=dialect, default=answer) as llm:
         endpoint = Endpoint(
-            llm.base_url, dialect, KEY, "environment variable THE_KEY", idle_timeout=0.1, connect_timeout=1.0
+            llm.base_url, dialect, KEY, "environment variable THE_KEY", idle_timeout=expected.idle
         )
         found, failure = ask(endpoint, gates=gates)
         assert failure is not None
         assert failure.kind in expected.kind.split(" or ")
         assert len(llm.requests) == expected.requests
         assert shown(found) == expected.shown
-        assert len([event for event in found if isinstance(event, Waiting)]) == expected.requests - 1
+        assert len(waits(found)) == expected.requests - 1 and sum(waits(found)) == expected.waited
         message = str(failure)
         assert expected.words in message
         assert message.startswith(llm.base_url)
@@ -178,7 +203,7 @@ def test_no_server(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
         port = taken.getsockname()[1]
     found, failure = ask(Endpoint(f"http://127.0.0.1:{port}/v1", dialect, KEY))
     assert failure is not None and failure.kind == "network"
-    assert "connection refused" in str(failure) and len(found) == 2
+    assert "connection refused" in str(failure) and waits(found) == [0.25, 0.25]
 
     def unknown(*args: object, **more: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -186,7 +211,7 @@ def test_no_server(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     found, failure = ask(Endpoint("http://no-such-host.invalid/v1", dialect, KEY))
     assert failure is not None and failure.kind == "network"
-    assert "its host name is unknown" in str(failure) and len(found) == 2
+    assert "its host name is unknown" in str(failure) and waits(found) == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -194,22 +219,24 @@ def test_no_trust(dialect: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     with FakeLlm(dialect=dialect, tls=context) as llm:
-        _, failure = ask(Endpoint(llm.base_url, dialect, KEY))
-        assert failure is not None and (failure.kind, failure.retryable) == ("network", False)
+        found, failure = ask(Endpoint(llm.base_url, dialect, KEY))
+        assert failure is not None and (failure.kind, failure.retryable, found) == ("network", False, [])
         assert "cannot be trusted" in str(failure) and llm.requests == []
     with FakeLlm(dialect=dialect) as llm:
-        _, failure = ask(Endpoint(llm.base_url.replace("http:", "https:"), dialect, KEY))
-        assert failure is not None and "does not speak TLS" in str(failure)
+        found, failure = ask(Endpoint(llm.base_url.replace("http:", "https:"), dialect, KEY))
+        assert failure is not None and "does not speak TLS" in str(failure) and found == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_slow_answer_is_no_fault_as_long_as_something_comes(dialect: str) -> None:
     whole = WIRES[dialect].stream(HELLO)
     body = b"".join(step for step in whole.steps if isinstance(step, bytes))
-    slow = [step for at in range(150) for step in (Pause(0.001), body[at : at + 1])]
+    slow = [step for at in range(150) for step in (Pause(0.005), body[at : at + 1])]
     with FakeLlm(dialect=dialect) as llm:
         llm.script(replace(whole, steps=(*slow, body[150:])))
-        found, failure = ask(Endpoint(llm.base_url, dialect, idle_timeout=0.1))
+        began = time.monotonic()
+        found, failure = ask(Endpoint(llm.base_url, dialect, idle_timeout=0.6))
+        assert time.monotonic() - began > 0.6
         assert failure is None and shown(found) == "Hello" and found[-1] == Finish("stop")
 
 
@@ -460,6 +487,7 @@ TOO_LONG = {
 OTHER_LIMITS = {
     "answer": "max_tokens is too large: 99999. This model supports at most 16384 completion tokens",
     "range": "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+    "other word": "max_tokens exceeds what this model can answer",
     "name": "String should have at most 64 characters",
     "images": "Too many images: at most 100 per request",
 }
@@ -481,6 +509,16 @@ def test_a_conversation_that_is_too_long_is_told_as_such(dialect: str, said: str
 def test_other_limits_are_not_taken_for_it(said: str) -> None:
     body = {"error": {"message": OTHER_LIMITS[said]}}
     assert Faults(Endpoint("https://host/v1")).response(400, json.dumps(body).encode()).kind == "request"
+
+
+@pytest.mark.parametrize("said", ["unknown ", "max_tokens ", "<h1>", "<script>"])
+def test_long_words_are_judged_in_no_time(said: str) -> None:
+    """Nothing else runs meanwhile, not even a cancel."""
+    faults = Faults(Endpoint("https://host/v1", api_key=KEY))
+    began = time.thread_time()
+    assert faults.response(400, (said * 16_384)[:65_536].encode()).kind == "request"
+    assert faults.in_answer({"error": {"message": said * 16_384}}).kind == "server"
+    assert time.thread_time() - began < 1.0
 
 
 # Secrets
@@ -505,7 +543,7 @@ def test_no_key_leaves_the_process(dialect: str, form: str, caplog: pytest.LogCa
         seen = [repr(endpoint), repr(DIALECTS[dialect].chat(endpoint, ASKED))]
         seen.append(repr(DIALECTS[dialect].models(endpoint)))
         for _ in range(3):
-            found, failure = ask(endpoint, Policy(attempts=1))
+            found, failure = ask(endpoint, attempts=1)
             assert "[hidden]" in str(failure)
             seen += [repr(found), repr(failure), str(failure), repr(getattr(failure, "brief", ""))]
     everything = "\n".join([*seen, caplog.text])

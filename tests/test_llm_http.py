@@ -353,6 +353,12 @@ def test_a_further_try_that_has_begun_to_speak_is_borne_like_any_other(llm: Fake
     assert said(found) == "ok" and isinstance(found[0], Waiting)
 
 
+def test_the_silence_of_a_further_try_that_has_spoken_is_told_as_long_as_it_was(llm: FakeLlm) -> None:
+    llm.script(error(500), text("o", "k").answer().insert(2, Stall()))
+    failed = failure(provider(llm.base_url, STOPPED, idle_timeout=1.5))
+    assert "nothing came for 1.5 s" in str(failed)
+
+
 def test_after_a_failed_call_the_next_one_works(llm: FakeLlm) -> None:
     asked = provider(llm.base_url)
     llm.script(raw(Reset()), text("ok"))
@@ -425,9 +431,9 @@ def test_a_silent_server_is_an_error_after_the_idle_time(llm: FakeLlm, position:
 
 def test_a_slow_server_is_not_silent(llm: FakeLlm) -> None:
     """The whole takes several times the idle time, and no byte more than a part of it."""
-    answer = text("ok").answer().insert(1, *[step for _ in range(12) for step in (Pause(0.05), b": wait\n")])
+    answer = text("ok").answer().insert(1, *[step for _ in range(20) for step in (Pause(0.1), b": wait\n")])
     llm.script(answer)
-    assert said(ask(provider(llm.base_url, idle_timeout=0.3))) == "ok"
+    assert said(ask(provider(llm.base_url, idle_timeout=1.0))) == "ok"
 
 
 def test_a_certificate_that_is_not_trusted_and_one_that_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,8 @@ def test_a_request_that_has_no_other_form_is_asked_once(llm: FakeLlm) -> None:
         ("openai", 422, str(PYDANTIC), (OTHER_LIMIT,)),
         ("openai", 400, "Unrecognized request argument supplied: max_completion_tokens", (OTHER_LIMIT,)),
         ("openai", 400, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", ()),
+        ("openai", 400, "max_tokens is too large: 99999. Ask for 4096 instead.", ()),
+        ("openai", 400, "max_tokens is deprecated, use max_completion_tokens instead", (OTHER_LIMIT,)),
         ("openai", 500, OPENAI, ()),
         ("openai-responses", 400, OPENAI, ()),
         ("anthropic", 400, ELSEWHERE.format(1, 0), BOUND),

@@ -224,7 +224,8 @@ class Caller:
             if events:
                 yield events
                 if endpoint is not self._endpoint:  # a further try: now that it speaks, it need not hurry
-                    limit_wait(response, self._endpoint.idle_timeout)
+                    endpoint = self._endpoint
+                    limit_wait(response, endpoint.idle_timeout)
             if not block or parser.done:
                 return
             if size > _MAX_STREAM:
@@ -233,10 +234,10 @@ class Caller:
                 limit_wait(response, _LAST)
             try:
                 block = read_block(response, cancel)
-            except FAILURES:
+            except FAILURES as error:
                 cancel.check()
                 if not parser.finished:
-                    raise
+                    raise explain_broken(error, self._faults, endpoint) from None
                 return  # only usage and the end mark are lost
 
 

@@ -19,6 +19,7 @@ from acpserver.redaction import Secrets, secrets_in, secrets_in_url
 
 MAX_TEXT = 480  # characters of a whole error text
 _MAX_WORDS = 240  # characters of it that may be the server's own
+_MAX_FACTS = 8_192  # characters that a failure is judged by: nothing else runs while an expression is tried
 
 _MEANING = {
     401: " (the credentials were refused)",
@@ -117,6 +118,7 @@ class Faults:
         return self._judged(what, f"{codes} {words}", status, None)
 
     def _judged(self, what: str, facts: str, status: int, retry_after: float | None) -> Fault:
+        facts = facts[:_MAX_FACTS]
         found = verdict(status, facts, retry_after is not None)
         fault = self.error(
             what,

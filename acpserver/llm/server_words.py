@@ -11,7 +11,7 @@ import re
 
 from acpserver import jsontext
 
-_PAGE = 65536  # characters of a web page that are looked at
+_PAGE = 8_192  # characters of a web page that are looked at: the title stands at its beginning
 
 
 def server_words(body: bytes) -> tuple[str, str]:

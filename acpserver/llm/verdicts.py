@@ -39,7 +39,7 @@ _TOO_LONG = (
     r"context_length_exceeded|exceed_context_size|(?:context|sequence) (?:length|size|window|limit)"
     r"|(?:prompt|input) is too long|too many (?:input )?tokens|maximum (?:prompt|input) length"
     r"|model_max_prompt_tokens|prompt token count of"  # Copilot
-    r"|input token count|tokens? (?:count )?exceeds"  # Gemini
+    r"|input token count|\btokens? (?:count )?exceeds"  # Gemini; but not a limit such as max_tokens
     r"|token length too long|exceeded model token limit"  # Kimi
     r"|range of input length"  # Qwen
     r"|prompt exceeds max length"  # GLM
@@ -107,22 +107,24 @@ DROP_UNBOUND = "drop unbound"
 NO_REASONING = "no reasoning"
 """Nothing of the model's own reasoning goes back to it."""
 
+_LIMITS = r"max_(?:completion_)?tokens"
 _UNKNOWN = (
     r"unsupported parameter|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
-    r"|forbidden|\binstead\b"
+    r"|forbidden|_tokens\W{1,3}instead"
 )
-_LIMITS = r"max_(?:completion_)?tokens"
 _LESSONS = (
-    ("openai", rf"{_LIMITS}.*(?:{_UNKNOWN})|(?:{_UNKNOWN}).*{_LIMITS}", (OTHER_LIMIT,)),
+    ("openai", (_LIMITS, _UNKNOWN), (OTHER_LIMIT,)),
     # A gateway may take away or refuse what asks for the leaving out; then only the second lesson helps.
     (
         "anthropic",
-        r"signature\W+in\W+thinking|thinking\.signature|bound to a different|block_binding"
-        r"|thinking-binding-controls",
+        (
+            r"signature\W+in\W+thinking|thinking\.signature|bound to a different|block_binding"
+            r"|thinking-binding-controls",
+        ),
         (DROP_UNBOUND, NO_REASONING),
     ),
 )
-"""Dialect, facts of a refusal, and what is tried, one after the other."""
+"""Dialect, what the facts of a refusal all hold, and what is tried, one after the other."""
 
 
 def lessons(dialect: str, status: int, facts: str) -> tuple[str, ...]:
@@ -132,7 +134,7 @@ def lessons(dialect: str, status: int, facts: str) -> tuple[str, ...]:
     found = (
         learned
         for speaker, words, learned in _LESSONS
-        if speaker == dialect and re.search(words, facts, re.IGNORECASE | re.DOTALL)
+        if speaker == dialect and all(re.search(word, facts, re.IGNORECASE) for word in words)
     )
     return next(found, ())
 
