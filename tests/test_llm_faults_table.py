@@ -1,4 +1,4 @@
-"""Every dialect and every fault: what comes of it, after how many requests and what waits, what the user reads.
+"""Every dialect and every fault: what comes of it, after how many requests and waits, what the user reads.
 
 The errors that vendors document are in the second table: what they say, and what it is taken for.
 """
@@ -121,9 +121,9 @@ def half_a_chunk(wire: Wire) -> Answer:
 
 STATUSES: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
     "400": (status(400, "unknown model"), Outcome("request", 1, 0.0, 'HTTP 400: "unknown model"')),
-    "401": (status(401, "bad key"), Outcome("auth", 1, 0.0, "Check the API key (environment variable THE_KEY)")),
-    "403": (status(403, "not yours"), Outcome("auth", 1, 0.0, "Check the API key (environment variable THE_KEY)")),
-    "404": (status(404, "no such model"), Outcome("request", 1, 0.0, "Check the base URL and the model name")),
+    "401": (status(401, "bad key"), Outcome("auth", 1, 0.0, "API key (environment variable THE_KEY)")),
+    "403": (status(403, "not yours"), Outcome("auth", 1, 0.0, "API key (environment variable THE_KEY)")),
+    "404": (status(404, "no such model"), Outcome("request", 1, 0.0, "base URL and the model name")),
     "408": (status(408, "too slow"), Outcome("server", 3, 1.5, "HTTP 408")),
     "413": (status(413, "too large"), Outcome("context", 1, 0.0, "too long for this model")),
     "429": (status(429, "slow down"), Outcome("rate_limit", 3, 1.5, "the rate limit is reached")),
