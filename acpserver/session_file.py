@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02  # between two looks at a lock that another process holds
-WRITE_SECONDS = 1.0  # that one write of another process may take; the reader may be waiting for ours
+WRITE_SECONDS = 1.0  # that one write of another process may take; a user waits for what follows ours
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 DELETED = "The session was deleted elsewhere"
 
@@ -97,8 +97,8 @@ class SessionFile:
             with system.exclusive(fd, WRITE_SECONDS):
                 size = os.lseek(fd, 0, os.SEEK_END)
                 closing = b""
-                if size and _read_at(fd, size - 1) != b"\n":
-                    closing = self._closing(_read_at(fd, 0))
+                if size and _last_byte(fd, size) != b"\n":
+                    closing = self._closing(_content(fd))
                 data = closing + b"".join(self._backlog)
                 written = os.write(fd, data)
         finally:
@@ -245,9 +245,13 @@ def parse_lines(lines: Iterable[bytes]) -> Iterator[Record | None]:
             yield record if isinstance(record, dict) else None
 
 
-def _read_at(fd: int, start: int) -> bytes:
-    """What an open file holds from there to its end."""
-    os.lseek(fd, start, os.SEEK_SET)
+def _last_byte(fd: int, size: int) -> bytes:
+    os.lseek(fd, size - 1, os.SEEK_SET)
+    return os.read(fd, 1)  # a file object would double the time of a record
+
+
+def _content(fd: int) -> bytes:
+    os.lseek(fd, 0, os.SEEK_SET)
     with open(fd, "rb", closefd=False) as file:
         return file.read()
 
