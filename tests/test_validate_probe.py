@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,15 @@ def test_a_signal_while_an_agent_starts_waits_until_it_is_known(monkeypatch: pyt
     stage.close()
     assert made[0].status() is not None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_probe_may_run_on_any_thread() -> None:
+    """Only the main one may change what a signal does, and only that one is interrupted."""
+    stage = Stage(Options([sys.executable, "-c", "input()"]))
+    with ThreadPoolExecutor(1) as pool:
+        link = pool.submit(stage.start).result(20)
+    assert link.process.status() is None
+    stage.close()
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,12 +246,14 @@ class Stage:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let a signal that interrupts (Ctrl-C, and what the probe treats so) wait for the end of the block."""
+    """Let a signal that interrupts (Ctrl-C, and what the probe treats so) wait for the end of the block. It
+    interrupts the main thread, which alone may say what a signal does."""
     came = []
+    is_main = threading.current_thread() is threading.main_thread()
     before = {
         number: signal.signal(number, lambda number, _frame: came.append(number))
         for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGINT))
-        if signal.getsignal(number) is signal.default_int_handler
+        if is_main and signal.getsignal(number) is signal.default_int_handler
     }
     try:
         yield
