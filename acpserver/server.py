@@ -61,7 +61,11 @@ class Server:
         self._providers = ProviderMethods(self.models, secrets, self._offer_changed)
         tools = builtin_tools(self.children)
         self._turns = Turns(
-            *(self.models, tools, lambda: self._auth.config, lambda: self._editor, secrets),
+            self.models,
+            tools,
+            lambda: self._auth.config,
+            lambda: self._editor,
+            secrets,
             self._sessions.tidy,
         )
         self._control = WorkerPool("control", MOST_CONTROL)

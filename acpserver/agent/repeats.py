@@ -13,8 +13,8 @@ from acpserver.tools.base import ToolOutcome
 HINT_AFTER = 3
 STOP_AFTER = 20  # in a row: a user may have asked for ten times, or for a look whether something has changed
 
-HINT = "[This is call number {count} of this kind in a row, with the same arguments and the same result. Do \
-something else, or end your turn and say what is missing.]"
+HINT = "[This is call number {count} of this kind in a row, with the same arguments and the same result. \
+Unless the user wants that, do something else, or end your turn and say what is missing.]"
 
 
 class Repeats:
