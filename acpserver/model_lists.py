@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "models.json"
 FRESH_SECONDS = 24 * 3600.0
+KEPT_SECONDS = 30 * FRESH_SECONDS  # then nobody asks that provider any more, or it is somewhere else
 AGAIN_SECONDS = 300.0  # after a failure
 CONNECT_SECONDS = 3.0
 IDLE_SECONDS = 5.0
@@ -102,8 +103,10 @@ class ModelLists:
         """Remember a list, also for the next process."""
         with self._file_lock:
             facts = {name: list(details) for name, details in listed.items() if any(details)}
-            entry = {"time": time.time(), "models": list(listed), "details": facts, "mark": _mark(one)}
-            known = {**self._read(), _key(one): entry}
+            now = time.time()
+            entry = {"time": now, "models": list(listed), "details": facts, "mark": _mark(one)}
+            stored = {key: old for key, old in self._read().items() if old["time"] > now - KEPT_SECONDS}
+            known = {**stored, _key(one): entry}
             with self._lock:
                 self._known = known
             if not self._path:
@@ -186,10 +189,10 @@ def _key(one: ProviderSetup) -> str:
 
 
 def _mark(one: ProviderSetup) -> str:
-    """Tells one key (or secret header) from another: 32 bits of a hash, far too few to find a key by."""
+    """Tells one key (or secret header, or address with a secret) from another: 32 bits of a hash, far too few to find a key by."""
     import hashlib  # measured: 3 ms, at a start that mostly needs none
 
-    secret = repr((one.api_key, one.headers)).encode("utf-8", "surrogatepass")
+    secret = repr((one.api_key, one.headers, one.base_url)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(secret).hexdigest()[:8]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -565,6 +566,35 @@ def test_the_list_of_another_key_is_not_offered_and_no_key_is_stored(llm: FakeLl
     assert len(json.loads(stored)) == 1, "the list of a key that is used no more is not kept"
     (entry,) = json.loads(stored).values()
     assert len(entry["mark"]) == 8 and "sk-" not in stored and "key" not in stored
+
+
+def test_the_list_that_a_key_in_the_address_was_told_is_for_that_key_alone(
+    llm: FakeLlm, tmp_path: Path
+) -> None:
+    def with_token(token: str) -> Models:
+        given = {"p": {"baseUrl": f"{llm.base_url}?token={token}", "models": {"mine": {}}}}
+        return Models(Config(others=set_up(given, {}, {}, ())))
+
+    lists = ModelLists(with_token("sk-first-key"), str(tmp_path), lambda: None)
+    lists.refresh()
+    assert lists.wait_idle(10)
+    for token, count in (("sk-first-key", 4), ("sk-second-key", 2)):
+        models = with_token(token)
+        ModelLists(models, str(tmp_path), lambda: None).use_stored()
+        assert len(models.ids) == count
+    assert "sk-" not in (tmp_path / "models.json").read_text()
+
+
+def test_lists_that_nobody_has_used_for_a_month_are_forgotten(llm: FakeLlm, tmp_path: Path) -> None:
+    """A gateway may be at another port of this machine each time."""
+    now = time.time()
+    stored = {f"p http://127.0.0.1:{days}": {"time": now - days * 86_400, "models": ["m"]} for days in (29, 31)}
+    (tmp_path / "models.json").write_text(json.dumps(stored))
+    _, lists = lists_of(llm, tmp_path)
+    lists.refresh()
+    assert lists.wait_idle(10)
+    kept = json.loads((tmp_path / "models.json").read_text())
+    assert kept.keys() == {"p http://127.0.0.1:29", f"p {llm.base_url}"}
 
 
 def test_a_list_that_comes_when_another_key_is_set_is_dropped(
