@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from acpserver.prices import LongPrompt, Price
 
@@ -46,6 +45,7 @@ class KnownProvider(NamedTuple):
 
 
 _MILLION = 1_000_000
+_HAIKU_5_5 = Price(0.1, 0.5, 0.01, 0.125, LongPrompt(100_000, 5, 5))
 _OPENAI_LONG = LongPrompt(272_000, 2, 1.5)
 _GROK_LONG = LongPrompt(199_999, 2, 2)  # from 200,000 on
 _GEMINI_PRO = Price(2, 12, 0.2, None, LongPrompt(200_000, 2, 1.5))
@@ -62,6 +62,7 @@ KNOWN = (
             ModelInfo("claude-sonnet-5-5", _MILLION, 128_000, Price(2, 10, 0.1, 2.5), True, True),
             ModelInfo("claude-opus-5-5", _MILLION, 128_000, Price(4, 20, 0.2, 5), True, True),
             ModelInfo("claude-sonnet-5", _MILLION, 128_000, Price(2, 10, 0.2, 2.5), True, True),
+            ModelInfo("claude-haiku-5-5", _MILLION, 128_000, _HAIKU_5_5, True, True),
             ModelInfo("claude-haiku-4-5", 200_000, 64_000, Price(1, 5, 0.1, 1.25), True, True),
         ),
         images=True,
@@ -233,7 +234,6 @@ KNOWN = (
 )  # fmt: skip
 """Where several could be used and nobody says which, the one that comes first here is."""
 
-_THIS_MACHINE = re.compile(r"localhost|127\.[0-9.]+|::1")
 _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com(/|$)")
 
 DIALECTS = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
@@ -257,20 +257,6 @@ SERVERS = (
 def known(name: str) -> KnownProvider | None:
     """The known provider of this name."""
     return next((provider for provider in KNOWN if provider.name == name), None)
-
-
-def is_address(base_url: str) -> bool:
-    """Whether a base URL is one: http or https, a host, and a port that can be."""
-    try:
-        parts = urlsplit(base_url.strip())
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # a port that is no number, a broken IPv6 address
-        return False
-
-
-def is_on_this_machine(base_url: str) -> bool:
-    """Whether an address is one of this machine's own."""
-    return bool(is_address(base_url) and _THIS_MACHINE.fullmatch(urlsplit(base_url.strip()).hostname or ""))
 
 
 def usual_dialect(base_url: str) -> str:

@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acpserver import config_file, credentials, provider_setup
-from acpserver.catalog import KNOWN, ModelInfo, is_address, known, speaker, usual_dialect
+from acpserver.addresses import is_address
+from acpserver.catalog import KNOWN, ModelInfo, known, speaker, usual_dialect
 from acpserver.config_file import Permissions
 from acpserver.errors import ConfigError
+from acpserver.model_choice import choose
 from acpserver.provider_setup import MAIN, OFFLINE, ProviderSetup
 from acpserver.redaction import secrets_in, secrets_in_url
 from acpserver.settings import SETTINGS, convert
@@ -95,7 +97,7 @@ class Config(NamedTuple):
     @property
     def missing(self) -> str:
         """Why no model can be called with this configuration, for a person; "" when one can."""
-        return provider_setup.choose(self.providers, self.model)[1]
+        return choose(self.providers, self.model)[1]
 
     @property
     def credentials_file(self) -> str:

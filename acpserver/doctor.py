@@ -16,8 +16,9 @@ from acpserver.config import OFFLINE, Config
 from acpserver.config_file import PROJECT_FILE, Permissions, with_project
 from acpserver.errors import ProviderError
 from acpserver.llm.providers import endpoint
+from acpserver.model_choice import choose
 from acpserver.model_lists import fetch
-from acpserver.provider_setup import MAIN, ProviderSetup, choose
+from acpserver.provider_setup import MAIN, ProviderSetup
 from acpserver.version import __version__
 
 PACKAGES = ("requests", "urllib3", "jsonschema", "tenacity", "filelock")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from acpserver.addresses import is_on_this_machine, shown
 from acpserver.cancel import CancelFlag
-from acpserver.catalog import is_on_this_machine
 from acpserver.config import Config, NoModel, load
 from acpserver.errors import Cancelled, ConfigError, ProviderError
 from acpserver.llm.http import HttpProvider
@@ -185,11 +185,11 @@ def fetch_list(endpoint: Endpoint, cancel: CancelFlag) -> dict[str, ModelDetails
 
 def _key(one: ProviderSetup) -> str:
     """A list belongs to a provider at an address; what the address may hold as a secret stays out."""
-    return f"{one.name} {one.base_url.rpartition('@')[2].partition('?')[0]}"
+    return f"{one.name} {shown(one.base_url)}"
 
 
 def _mark(one: ProviderSetup) -> str:
-    """Tells one key (or secret header, or address with a secret) from another: 32 bits of a hash, far too few to find a key by."""
+    """Tells one key (or secret header or address) from another: 32 bits of a hash, too few to find it by."""
     import hashlib  # measured: 3 ms, at a start that mostly needs none
 
     secret = repr((one.api_key, one.headers, one.base_url)).encode("utf-8", "surrogatepass")

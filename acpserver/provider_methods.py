@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from acpserver.addresses import shown
 from acpserver.errors import INVALID_PARAMS, ProviderError, RpcError
 from acpserver.llm.providers import Models
 from acpserver.llm.wire import check_headers, join_url
@@ -73,14 +74,11 @@ def _info(setup: ProviderSetup, in_use: bool) -> dict[str, object]:
     api_type = "openai" if setup.dialect.startswith("openai") else setup.dialect
     if api_type not in DIALECTS:
         api_type = f"_{api_type}"
-    address = setup.base_url.rpartition("@")[2]
-    scheme = setup.base_url.partition("://")[0]
-    shown = setup.base_url if "@" not in setup.base_url else f"{scheme}://{address}"
     return {
         "providerId": setup.name,
         "supported": list(DIALECTS),
         "required": False,
-        "current": {"apiType": api_type, "baseUrl": shown.partition("?")[0]} if in_use else None,
+        "current": {"apiType": api_type, "baseUrl": shown(setup.base_url)} if in_use else None,
     }
 
 

@@ -20,9 +20,11 @@ ROOMS = """
     cancel
     redaction
     prices
+    addresses
     catalog
     credentials
     provider_setup
+    model_choice
     logs
     system
     guard

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from acpserver.addresses import shown
 from tests.fakes.editor import Editor
 from tests.fakes.llm_answers import text
 from tests.fakes.llm_server import FakeLlm
@@ -148,3 +149,16 @@ def test_nothing_of_it_is_stored(gateway: FakeLlm, tmp_path: Path) -> None:
     with editor(**environ) as client:
         client.initialize()
         assert listed(client)["openai"]["current"] is None
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("https://me:pass-word@host:8/v1/?key=secret", "https://host:8/v1"),
+        ("https://host/run/@cf/v1", "https://host/run/@cf/v1"),
+        ("me:pass-word@host", ""),
+        ("http://[::1", ""),
+    ],
+)
+def test_what_of_an_address_is_told(address: str, told: str) -> None:
+    assert shown(address) == told

@@ -21,9 +21,10 @@ from acpserver.llm.http import warm_up
 from acpserver.llm.openai_servers import HOSTS
 from acpserver.llm.providers import MOST_LISTED, Models
 from acpserver.llm.types import Endpoint, ModelDetails
+from acpserver.model_choice import choose
 from acpserver.model_lists import ModelLists, load_with_model
 from acpserver.prices import LongPrompt, Price
-from acpserver.provider_setup import ProviderSetup, choose, set_up
+from acpserver.provider_setup import ProviderSetup, set_up
 from tests.fakes.llm_answers import Stall, text
 from tests.fakes.llm_server import FakeLlm
 
@@ -588,13 +589,13 @@ def test_the_list_that_a_key_in_the_address_was_told_is_for_that_key_alone(
 def test_lists_that_nobody_has_used_for_a_month_are_forgotten(llm: FakeLlm, tmp_path: Path) -> None:
     """A gateway may be at another port of this machine each time."""
     now = time.time()
-    stored = {f"p http://127.0.0.1:{days}": {"time": now - days * 86_400, "models": ["m"]} for days in (29, 31)}
+    stored = {f"p {days}": {"time": now - days * 86_400, "models": ["m"]} for days in (29, 31)}
     (tmp_path / "models.json").write_text(json.dumps(stored))
     _, lists = lists_of(llm, tmp_path)
     lists.refresh()
     assert lists.wait_idle(10)
     kept = json.loads((tmp_path / "models.json").read_text())
-    assert kept.keys() == {"p http://127.0.0.1:29", f"p {llm.base_url}"}
+    assert kept.keys() == {"p 29", f"p {llm.base_url}"}
 
 
 def test_a_list_that_comes_when_another_key_is_set_is_dropped(

@@ -13,7 +13,7 @@ import ssl
 import requests
 import urllib3.exceptions as urllib3_errors
 
-from acpserver.catalog import is_on_this_machine
+from acpserver.addresses import is_on_this_machine
 from acpserver.llm.faults import Fault, Faults
 from acpserver.llm.types import Endpoint
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from urllib.parse import urlsplit
 
 from acpserver import jsontext
+from acpserver.addresses import shown
 from acpserver.errors import ProviderError
 from acpserver.llm.server_words import asked_wait, error_words, server_words
 from acpserver.llm.types import Endpoint
@@ -57,7 +57,7 @@ class Faults:
     def __init__(self, endpoint: Endpoint):
         self._endpoint = endpoint
         self._secrets = _secrets(endpoint)
-        self.place = self.redact(_place(endpoint.base_url))
+        self.place = self.redact(self.clean(shown(endpoint.base_url) or "the configured address", 120))
         """Where the server is, for a person: scheme, host and path without credentials."""
 
     def redact(self, text: str) -> str:
@@ -145,14 +145,6 @@ class Faults:
     def _quoted(self, words: str) -> str:
         words = self.clean(self.redact(words).rstrip(" .\n"), _MAX_WORDS)
         return f': "{words}"' if words else ""
-
-
-def _place(base_url: str) -> str:
-    try:
-        parts = urlsplit(base_url.strip())
-    except ValueError:
-        return "the configured address"
-    return Faults.clean(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}", 120)
 
 
 def _secrets(endpoint: Endpoint) -> Secrets:

@@ -19,6 +19,7 @@ from acpserver.errors import Cancelled, ProviderError
 from acpserver.llm.http import HttpProvider
 from acpserver.llm.offline import OfflineModel
 from acpserver.llm.types import Endpoint, ModelDetails, Provider
+from acpserver.model_choice import choose
 from acpserver.prices import Price
 from acpserver.prompts import AUDIO_FORMATS, IMAGE_TYPES
 from acpserver.provider_setup import ProviderSetup
@@ -203,7 +204,7 @@ class Models:
         """The table, from what it is made of; `ids` follows it."""
         setups = [self._client_set.get(one.name, one) for one in self._config.providers]
         usable = {one.name: one for one in setups if not one.missing}
-        default, missing = provider_setup.choose(setups, self._config.model)
+        default, missing = choose(setups, self._config.model)
         names: dict[str, str] = {}
         for one in usable.values():
             listed = _newest(self._listed.get(one.name, {}), one)

@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from acpserver import jsontext
-from acpserver.catalog import is_address
+from acpserver.addresses import is_address
 from acpserver.errors import ProviderError
 from acpserver.llm.faults import Faults
 from acpserver.llm.sse import Item
