@@ -99,6 +99,18 @@ def test_what_one_model_taught_is_not_held_against_another(llm: FakeLlm) -> None
     assert limits(llm) == ["max_tokens", "max_completion_tokens", "max_tokens"]
 
 
+def test_a_server_that_has_changed_its_mind_is_believed_again(llm: FakeLlm) -> None:
+    """A gateway may send the same name to another kind of server tomorrow."""
+    asked = HttpProvider(Endpoint(llm.base_url), ONCE)
+    llm.script(*[only("max_completion_tokens", {"error": OPENAI})] * 2)
+    ask(asked, ASKED)
+    llm.script(*[only("max_tokens", {"detail": [PYDANTIC]})] * 3)
+    ask(asked, ASKED)
+    ask(asked, ASKED)
+    older, newer = "max_tokens", "max_completion_tokens"
+    assert limits(llm) == [older, newer, newer, older, older]
+
+
 def test_a_server_that_takes_neither_is_asked_twice(llm: FakeLlm) -> None:
     llm.script(*[error(400, {"error": OPENAI})] * 2)
     with pytest.raises(ProviderError, match="Unsupported parameter"):

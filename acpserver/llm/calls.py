@@ -101,29 +101,32 @@ class Caller:
         the model, since one gateway may stand before servers of several kinds; but not what only helps a
         conversation whose reasoning fits no more.
         """
-        prepared = self._dialect.chat(endpoint, request)
+        tried = [self._dialect.chat(endpoint, request)]
         while True:
             try:
-                batches = _shown(self._batches(endpoint, prepared, request, cancel))
+                batches = _shown(self._batches(endpoint, tried[-1], request, cancel))
             except Fault as error:
-                again = self._other_form(endpoint, prepared, request, error)
+                again = self._other_form(endpoint, tried, request, error)
                 if again is None:
                     raise
-                prepared, request = again
+                request = again
             else:
                 if NO_REASONING not in request.learned:
                     self._learned[request.model] = request.learned
                 return batches
 
     def _other_form(
-        self, endpoint: Endpoint, prepared: HttpRequest, request: ModelRequest, error: Fault
-    ) -> tuple[HttpRequest, ModelRequest] | None:
-        """The refused request in the next form that its refusal speaks for; None when all were tried."""
+        self, endpoint: Endpoint, tried: list[HttpRequest], request: ModelRequest, error: Fault
+    ) -> ModelRequest | None:
+        """The refused request in the next form that its refusal speaks for, which becomes the last of `tried`;
+        None when all were tried. What was learned once may be wrong by now, so it is left out too."""
         for lesson in error.lessons:
-            request = request._replace(learned=request.learned | {lesson})
-            again = self._dialect.chat(endpoint, request)
-            if again != prepared:
-                return again, request
+            for learned in (request.learned | {lesson}, request.learned - {lesson}):
+                other = request._replace(learned=learned)
+                prepared = self._dialect.chat(endpoint, other)
+                if prepared not in tried:
+                    tried.append(prepared)
+                    return other
         return None
 
     def _hurried(self, started: float) -> Endpoint:
