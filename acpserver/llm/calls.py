@@ -118,8 +118,10 @@ class Caller:
     def _other_form(
         self, endpoint: Endpoint, tried: list[HttpRequest], request: ModelRequest, error: Fault
     ) -> ModelRequest | None:
-        """The refused request in the next form that its refusal speaks for, which becomes the last of `tried`;
-        None when all were tried. What was learned once may be wrong by now, so it is left out too."""
+        """The refused request in the next form that its refusal speaks for, it becomes the last of `tried`.
+
+        None when all were tried. What was learned once may be wrong by now, so it is left out too.
+        """
         for lesson in error.lessons:
             for learned in (request.learned | {lesson}, request.learned - {lesson}):
                 other = request._replace(learned=learned)
