@@ -14,7 +14,8 @@ from acpserver import jsontext
 from acpserver.cancel import CancelFlag
 from acpserver.errors import Cancelled, ConnectionClosed, RpcError, ToolError
 from acpserver.rpc.call import Call
-from acpserver.rpc.connection import Connection, Late
+from acpserver.rpc.connection import Connection
+from acpserver.rpc.pending import Late
 from acpserver.tools.content import safe_cut
 
 Update = dict[str, object]

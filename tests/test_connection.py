@@ -494,7 +494,7 @@ def test_a_request_that_is_no_json_leaves_nothing_pending(make: Make, send: str)
     peer = make()
     with pytest.raises(ValueError):
         getattr(peer.connection, send)("_ask", {"x": float("nan")})
-    assert peer.connection._pending == {}
+    assert peer.connection._pending._pending == {}
     peer.nothing_came()
 
 
@@ -549,7 +549,7 @@ def test_two_connections_flood_each_other() -> None:
     assert [result() for result in results] == [100] * 8
     assert pool.wait_idle(5)
     for connection, writer, _, write_fd in sides:
-        assert connection._calls._calls == {} and connection._pending == {}
+        assert connection._calls._calls == {} and connection._pending._pending == {}
         assert writer.close(5)
         os.close(write_fd)
     for _, _, reader, _ in sides:

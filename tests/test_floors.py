@@ -33,6 +33,7 @@ ROOMS = """
 
     rpc.message
     rpc.call
+    rpc.pending
     rpc.legacy
     rpc.definitions
     rpc.checker

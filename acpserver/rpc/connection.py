@@ -7,9 +7,7 @@ The class is symmetric: it serves an agent towards an editor and a client toward
 
 from __future__ import annotations
 
-import itertools
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from acpserver.cancel import CancelFlag
@@ -24,31 +22,14 @@ from acpserver.errors import (
 from acpserver.rpc import message, schema
 from acpserver.rpc.call import Call, CallTable, Handler, run_handler
 from acpserver.rpc.message import Invalid, Notification, Request, RequestId, Response
+from acpserver.rpc.pending import Late, Pending, PendingTable
 from acpserver.rpc.rules import ACP, Rules
 from acpserver.transports.stdio import Growing, LineWriter
 
 log = logging.getLogger(__name__)
 
-FIRST_ID = 1_000_000
-"""Our request ids count from here: editors count theirs from 0, and some mix the two up when they meet.
-The end, 2**31, is what clients with 32-bit ids can keep."""
-
-Late = Callable[[object], None]
-"""Gets a result, unchecked, that came when nobody waited any more. On the reader thread: must not block."""
-
-
 class OutgoingFault(AcpError):
     """A message of ours does not fit the schema: a bug here, raised in strict mode only."""
-
-
-class _Pending:
-    """A request of ours that waits for its answer."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.response: Response | None = None
-        self.late: Late | None = None  # set when nobody waits any more
-        self.closed = False
 
 
 class Connection:
@@ -77,11 +58,8 @@ class Connection:
         self._strict = strict
         self._observe = observe
         self._rules = rules
-        self._ids = itertools.count(FIRST_ID)
-        self._pending_lock = threading.Lock()  # guards the pending requests and _closed
-        self._pending: dict[str, _Pending] = {}
-        self._closed = False
         self._calls = CallTable(self)
+        self._pending = PendingTable()
 
     # The reader's side
 
@@ -97,19 +75,13 @@ class Connection:
 
     def close(self) -> None:
         """Fail all pending requests with `ConnectionClosed`, and refuse new ones."""
-        with self._pending_lock:
-            self._closed = True
-            waiting = list(self._pending.values())
-            self._pending.clear()
-        for pending in waiting:
-            pending.closed = True
-            pending.done.set()
+        self._pending.close()
 
     def _receive(self, line: bytes) -> None:
         try:
             received = message.parse(line)
             if isinstance(received, Response):
-                self._resolve(received)
+                self._pending.resolve(received, self._rules.is_strict)
             elif isinstance(received, Request):
                 self._accept(received.method, received.params, received.id)
             elif isinstance(received, Notification):
@@ -179,20 +151,15 @@ class Connection:
         flag = cancel or CancelFlag()
         flag.check()
         self._check_out(method, params)
-        request_id, pending = self._send_request(method, params)
+        pending = self._send_request(method, params)
         with flag.waking(pending.done.set):
             answered = pending.done.wait(timeout)
-        with self._pending_lock:
-            response = pending.response
-            if response is None and late is not None:
-                pending.late = late
-            else:
-                self._pending.pop(message.id_key(request_id), None)
+        response = self._pending.leave(pending, late)
         if response is not None:
             return self._result_of(method, response)
         if pending.closed:
             raise ConnectionClosed(f"{method}: the other side is gone")
-        self.notify(self._rules.cancel_method, {"requestId": request_id})
+        self.notify(self._rules.cancel_method, {"requestId": pending.id})
         if not answered:
             raise TimeoutError(f"{method}: no answer within {timeout:g} s")
         flag.check()
@@ -222,33 +189,13 @@ class Connection:
         """Wait while the peer is far behind in reading; returns at once when `cancel` is set."""
         self._writer.wait_for_room(cancel)
 
-    def _send_request(self, method: str, params: dict[str, object]) -> tuple[int, _Pending]:
-        """Send a request; its id. It becomes pending last: one that is no JSON leaves nothing behind."""
-        request_id = next(self._ids)
-        line, pending = message.encode(message.request(request_id, method, params)), _Pending()
-        with self._pending_lock:
-            if self._closed:
-                raise ConnectionClosed(f"{method}: the other side is gone")
-            self._pending[message.id_key(request_id)] = pending
+    def _send_request(self, method: str, params: dict[str, object]) -> Pending:
+        """Send a request. It becomes pending last: one that is no JSON leaves nothing behind."""
+        request_id = self._pending.new_id()
+        line = message.encode(message.request(request_id, method, params))
+        pending = self._pending.add(request_id, method)
         self._writer.put(line)
-        return request_id, pending
-
-    def _resolve(self, response: Response) -> None:
-        """Hand an answer to the thread that waits for it; unknown ones are dropped (rule J9)."""
-        if response.id is None:
-            return
-        with self._pending_lock:
-            pending = self._pending.pop(message.id_key(response.id), None)
-            if pending is None and isinstance(response.id, str) and not self._rules.is_strict:
-                pending = self._pending.pop(response.id, None)  # a number's key is its digits
-            if pending is not None:
-                pending.response = response
-        if pending is None:
-            log.debug("answer to an unknown request: %r", response.id)
-        elif pending.late is None:
-            pending.done.set()
-        elif response.error is None:
-            pending.late(response.result)
+        return pending
 
     def _result_of(self, method: str, response: Response) -> dict[str, object]:
         if response.error is not None:
