@@ -121,7 +121,8 @@ def _add_settings(
         if not setting.flag:
             continue
         flag = "--" + setting.name.replace("_", "-")
-        text = setting.help if shown is None or setting.name in shown else argparse.SUPPRESS
+        among = f"; one of {', '.join(setting.choices)}" if setting.choices else ""
+        text = setting.help + among if shown is None or setting.name in shown else argparse.SUPPRESS
         if setting.kind == "switch":
             target.add_argument(flag, action="store_const", const="true", default=default, help=text)
         else:

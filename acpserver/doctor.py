@@ -19,11 +19,13 @@ from acpserver.llm.providers import endpoint
 from acpserver.model_choice import choose
 from acpserver.model_lists import fetch
 from acpserver.provider_setup import MAIN, ProviderSetup
+from acpserver.settings import SETTINGS
 from acpserver.version import __version__
 
 PACKAGES = ("requests", "urllib3", "jsonschema", "tenacity", "filelock")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE")
 SHOWN_MODELS = 8
+KEYS = {setting.name: setting.key for setting in SETTINGS}
 
 
 def run(config: Config, environ: Mapping[str, str] = os.environ) -> int:
@@ -34,7 +36,7 @@ def run(config: Config, environ: Mapping[str, str] = os.environ) -> int:
     for finding in findings(config):
         problems.append(finding)
         print(f"problem: {finding}", flush=True)
-    print("everything is fine" if not problems else f"{len(problems)} problem(s)")
+    print(f"problems: {len(problems)}" if problems else "everything is fine")
     return 1 if problems else 0
 
 
@@ -53,7 +55,7 @@ def facts(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str
     for name, source in config.sources.items():
         if name != "model":
             value = without_secrets(config.base_url) if name == "base_url" else getattr(config, name)
-            yield "setting", f"{name} {value} (from {source})"
+            yield "setting", f"{KEYS[name]} {value} (from {source})"
     for one in config.providers:
         if not one.missing:
             address = without_secrets(one.base_url)
@@ -128,7 +130,7 @@ def _provider_findings(config: Config, one: ProviderSetup, default: str) -> Iter
         else:
             yield str(error) if one.name == MAIN else f"{one.name}: {error}"
         return
-    print(f"note: {_called(one)} answers and offers {len(models)} model(s)")
+    print(f"note: {_called(one)} answers; models offered: {len(models)}")
     offered = any(_is_form(one.id_of(model), default) for model in models)
     if models and not offered and (one.name == MAIN or default.startswith(f"{one.name}/")):
         shown = ", ".join(map(one.id_of, models[:SHOWN_MODELS]))

@@ -108,7 +108,7 @@ def _works(config: Config, chosen: ProviderSetup) -> bool:
             return False
         answer = _read("The key could not be tried. Store it all the same? [y/N] ")
         return answer.strip().lower() in ("y", "yes")
-    _say(f"The key works: {chosen.title} offers {len(models)} model(s).")
+    _say(f"The key works. Models that {chosen.title} offers: {len(models)}.")
     return True
 
 

@@ -108,7 +108,7 @@ def _facts(session_id: str, path: str, conversation: Conversation) -> Iterator[s
     for tool, answer in sorted(conversation.answers.items()):
         yield f"always    {answer} {tool}"
     if conversation.damaged > conversation.reported:
-        yield f"damaged   {conversation.damaged - conversation.reported} line(s) of the file"
+        yield f"damaged   lines of the file: {conversation.damaged - conversation.reported}"
 
 
 def _document(

@@ -63,10 +63,10 @@ def test_a_working_endpoint_is_fine(server: HTTPServer, capsys: pytest.CaptureFi
         capsys, status=0, ACPSERVER_MODEL="small", ACPSERVER_BASE_URL=url(server), OPENAI_API_KEY=KEY
     )
     assert "model        small (from environment variable ACPSERVER_MODEL)" in lines
-    assert f"setting      base_url {url(server)} (from environment variable ACPSERVER_BASE_URL)" in lines
+    assert f"setting      baseUrl {url(server)} (from environment variable ACPSERVER_BASE_URL)" in lines
     key = "key from the environment variable OPENAI_API_KEY"
     assert f"provider     your endpoint at {url(server)}, dialect openai, {key}" in lines
-    assert lines[-2:] == ["note: your endpoint answers and offers 2 model(s)", "everything is fine"]
+    assert lines[-2:] == ["note: your endpoint answers; models offered: 2", "everything is fine"]
     assert server.asked == [("/v1/models", f"Bearer {KEY}")]  # type: ignore[attr-defined]
     assert KEY not in "\n".join(lines)
 
@@ -75,7 +75,7 @@ def test_no_model_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
     lines = report(capsys, status=1)
     assert "model        none (from the default)" in lines
     assert [line for line in lines if line.startswith("problem: No model is configured")]
-    assert lines[-1] == "1 problem(s)"
+    assert lines[-1] == "problems: 1"
 
 
 def test_a_missing_key_is_a_problem_that_names_the_variable(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,8 +145,8 @@ def test_each_usable_provider_is_named_and_tried(
     assert f"provider     home at {url(server)}, dialect openai, no key" in lines
     assert "permissions  mode default, denied tools: bash" in lines
     assert [line for line in lines if line.startswith("note: ")] == [
-        "note: work answers and offers 2 model(s)",
-        "note: home answers and offers 2 model(s)",
+        "note: work answers; models offered: 2",
+        "note: home answers; models offered: 2",
     ]
     assert not [line for line in lines if "away" in line or "pw" in line or KEY in line]
 

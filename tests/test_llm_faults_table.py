@@ -136,6 +136,7 @@ STATUSES: dict[str, tuple[Callable[[Wire], Answer], Outcome]] = {
         Outcome("rate_limit", 3, 14.0, "asks to wait 7 s"),
     ),
     "500": (status(500, "oops"), Outcome("server", 3, 1.5, "The server has a problem")),
+    "501": (status(501, "no such method"), Outcome("request", 1, 0.0, "base URL and the model name")),
     "502 page": (lambda wire: error(502, PAGE), Outcome("server", 3, 1.5, 'HTTP 502: "502 Bad Gateway"')),
     "503": (status(503, "starting"), Outcome("server", 3, 1.5, 'HTTP 503: "starting"')),
     "529": (status(529, "Overloaded"), Outcome("server", 3, 1.5, 'HTTP 529: "Overloaded"')),

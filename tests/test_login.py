@@ -108,7 +108,7 @@ def test_a_person_chooses_types_a_key_that_is_not_shown_and_it_is_stored_private
     for name in ("1  work", "anthropic", "openai", "gemini", "openrouter", "mistral"):
         assert name in everything
     assert "ollama" not in everything, "it needs no key"
-    assert "The key works: Work offers 1 model(s)." in everything
+    assert "The key works. Models that Work offers: 1." in everything
     assert "sessions may now use work/fake" in everything
     assert KEY not in everything
     file = tmp_path / "credentials.json"

@@ -274,7 +274,7 @@ def test_a_model_that_repeats_a_call_is_told_and_then_stopped(tmp_path: Path) ->
         assert turn.wait() == "max_turn_requests" and len(script.requests) == 20
         assert (
             turn.thoughts
-            == "Stopped: the model made the same tool call with the same result again and again."
+            == "Stopped: the model made the same tool calls with the same results again and again."
         )
         assert turn.calls[19]["status"] == "completed"
         assert talk.say("more").wait() == "end_turn", "the count is the turn's"
@@ -282,6 +282,17 @@ def test_a_model_that_repeats_a_call_is_told_and_then_stopped(tmp_path: Path) ->
     assert found[:2] == ["ok", "ok"] and len(found) == 20
     for number, text in enumerate(found[2:], 3):
         assert text.startswith("ok\n\n" + HINT.format(number)), text
+
+
+def test_a_model_that_goes_round_the_same_calls_is_told_and_then_stopped(tmp_path: Path) -> None:
+    script = Script(*[[call(f"c{n}", x=n % 2), Finish("tool_calls")] for n in range(41)], LAST)
+    with Talk(tmp_path, script, FakeTool("tool")) as talk:
+        assert talk.say("go").wait() == "max_turn_requests" and len(script.requests) == 40
+        assert talk.say("more").wait() == "end_turn", "the count is the turn's"
+    found = results(script)
+    assert found[:5] == ["ok"] * 5 and len(found) == 41
+    for number, text in enumerate(found[5:40], 5):
+        assert text.startswith(f"ok\n\n[This is round number {(number + 1) // 2} of the same 2 calls,"), text
 
 
 def test_a_call_that_fails_again_and_again_is_a_repetition_too(tmp_path: Path) -> None:

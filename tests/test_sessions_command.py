@@ -160,7 +160,7 @@ def test_damage_is_shown_and_hides_nothing_else(store: Store, capsys: pytest.Cap
         end.write(b"garbage\n" + b'{"type":"call","id":"c9","shown":{"title":"cut","kind":"other"}}\n')
     assert cli.main(["sessions", "show", session_id]) == 0
     shown = capsys.readouterr().out
-    assert "damaged   1 line(s)" in shown and "**cut** (failed)" in shown
+    assert "damaged   lines of the file: 1" in shown and "**cut** (failed)" in shown
 
 
 def test_an_action_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

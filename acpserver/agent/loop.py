@@ -30,7 +30,7 @@ from acpserver.turn_queue import Turn
 
 log = logging.getLogger(__name__)
 
-REPEATED = "Stopped: the model made the same tool call with the same result again and again."
+REPEATED = "Stopped: the model made the same tool calls with the same results again and again."
 
 
 class TurnLoop:

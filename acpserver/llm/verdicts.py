@@ -91,7 +91,7 @@ RULES = (
     _Rule(Verdict("rate_limit", False, _CREDIT), _in(0, 429), _QUOTA, waits=False),
     _Rule(Verdict("rate_limit", True, _WAIT), _in(429)),
     _Rule(Verdict("rate_limit", True, _WAIT), _in(0), _LIMITED),
-    _Rule(_PASSES, lambda status: status in (408, 409) or status >= 500),
+    _Rule(_PASSES, lambda status: status in (408, 409) or status >= 500 and status != 501),
     _Rule(_PASSES, _in(0), _PASSING),
     _Rule(Verdict("request", False, _SETTINGS), _in(400, 422)),
     _Rule(Verdict("request", False, _CREDIT), _in(402)),

@@ -59,8 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader of our report has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAULTS
-        sys.stderr.write(f"acp-validate: {error}\n")
+        sys.stderr.write(f"acp-validate: {_words(error)}\n")
         return CANNOT
+
+
+def _words(error: Exception) -> str:
+    """What a person should read about an error: of the system's, the file and the reason, not the number."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -111,8 +118,8 @@ def _files(arguments: list[str]) -> int:
         try:
             report = _judge(name, options)
         except (ConfigError, OSError) as error:
-            failures.append((name, str(error)))
-            sys.stderr.write(f"acp-validate: {error}\n")
+            failures.append((name, _words(error)))
+            sys.stderr.write(f"acp-validate: {failures[-1][1]}\n")
             continue
         has_faults = has_faults or report.has_faults
         if options.output == "text":

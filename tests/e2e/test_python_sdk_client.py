@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +66,11 @@ class WorkingClient(RecordingClient):
         return TerminalOutputResponse(output=output.decode(), truncated=False)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
-        if self.running[terminal_id].returncode is None:
-            self.running[terminal_id].kill()
+        process = self.running[terminal_id]
+        if process.returncode is None:
+            # Process.kill() polls first: the second of two could take the exit status away from asyncio.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
         await self.kill_terminal(session_id, terminal_id)
