@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from acpserver import system
+from acpserver import process_table, system
 from acpserver.errors import ToolError
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Children:
     ) -> Child:
         """Start a program. `env` is added to our own environment. Raises `ToolError` if it cannot start."""
         marker = self._new_marker()
-        child_env = {**self._environment(), **(env or {}), system.MARKER: marker}
+        child_env = {**self._environment(), **(env or {}), process_table.MARKER: marker}
         try:
             popen = subprocess.Popen(
                 argv, cwd=cwd, env=child_env, stdin=stdin, stdout=stdout, stderr=stderr, **system.new_group()
@@ -109,7 +109,7 @@ class Children:
 
     def _environment(self) -> dict[str, str]:
         """Our own environment without what children must not see and without an outer server's marker."""
-        hidden = {*self._hidden_env(), system.MARKER}
+        hidden = {*self._hidden_env(), process_table.MARKER}
         return {key: value for key, value in os.environ.items() if key not in hidden}
 
     def _new_marker(self) -> str:

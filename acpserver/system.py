@@ -14,13 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from acpserver import process_table
+
 if sys.platform == "win32":  # untested
     import msvcrt
 else:
     import fcntl
-
-MARKER = "ACPSERVER_COMMAND"
-"""Environment variable that every command inherits; how a descendant is found that left its group."""
 
 _LOCK_AGAIN = 0.001  # seconds between two tries to lock a file
 _LOCK_REGION = 1 << 40  # where Windows locks one byte, far behind the end of any file
@@ -190,9 +189,8 @@ def live_groups(groups: Iterable[int]) -> set[int]:
     if sys.platform == "win32":  # untested; groups cannot be asked there
         return {group for group in groups if process_alive(group)}
     known = {group for group in groups if _has_members(group)}
-    if not known or not sys.platform.startswith("linux"):
-        return known
-    return known & {group for _, group in _living()}
+    table = process_table.groups() if known else {}
+    return known.intersection(table.values()) if table else known
 
 
 if sys.platform != "win32":
@@ -208,19 +206,6 @@ if sys.platform != "win32":
         return True
 
 
-def _living() -> Iterator[tuple[int, int]]:
-    """Process id and process group of every process that has not ended (Linux, proc(5))."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    state, _parent, group = file.read().rpartition(b")")[2].split()[:3]
-            except OSError:
-                continue  # it ended meanwhile
-            if state not in (b"Z", b"X"):
-                yield int(name), int(group)
-
-
 def signal_group(group: int, hard: bool) -> None:
     """Ask a process group to end, or kill it when `hard`. One that is gone already is fine."""
     if sys.platform == "win32":  # untested; without a console only /F has an effect
@@ -231,21 +216,11 @@ def signal_group(group: int, hard: bool) -> None:
 
 
 def marked_processes(marker: str) -> list[int]:
-    """Processes whose environment holds `MARKER` with a value that begins with `marker`.
+    """Processes whose `MARKER` has a value that begins with `marker`.
 
     Linux only, by /proc; elsewhere the list is empty and only process groups are known."""
-    if not sys.platform.startswith("linux"):
-        return []
-    wanted = f"\0{MARKER}={marker}".encode()
-    found = []
-    for pid, _group in _living():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if wanted in b"\0" + file.read():
-                    found.append(pid)
-        except OSError:
-            continue  # it ended meanwhile, or belongs to someone else
-    return found
+    wanted = marker.encode()
+    return [pid for pid, value in process_table.marks().items() if value.startswith(wanted)]
 
 
 def end_processes(

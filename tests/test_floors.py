@@ -26,6 +26,7 @@ ROOMS = """
     provider_setup
     model_choice
     logs
+    process_table
     system
     guard
     processes

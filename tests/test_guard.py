@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acpserver import system
+from acpserver import process_table
 from acpserver.errors import ToolError
 from acpserver.processes import Child, Children, python_command
 
@@ -229,12 +229,12 @@ def test_a_child_sees_neither_keys_nor_our_descriptors_nor_an_outer_marker(
     children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "s3cr3t")
-    monkeypatch.setenv(system.MARKER, "f00f:1:")
+    monkeypatch.setenv(process_table.MARKER, "f00f:1:")
     read, write = os.pipe()
     os.set_inheritable(write, True)  # even one that somebody forgot to protect
     child = children.start(["sh", "-c", "env; ls /dev/fd/ | tr '\\n' ' '"], "/", env={"MORE": "yes"})
     text = child.popen.communicate(timeout=5)[0].decode()
-    assert system.MARKER not in psutil.Process(guard_of(children).pid).environ()
+    assert process_table.MARKER not in psutil.Process(guard_of(children).pid).environ()
     os.close(read)
     os.close(write)
     assert "s3cr3t" not in text and "f00f" not in text and "MORE=yes" in text

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acpserver import system
+from acpserver import process_table, system
 
 ROOT = str(Path(__file__).parents[1])
 
@@ -26,7 +26,7 @@ def python(code: str, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
 
 TAKE = """
 import os, sys
-from acpserver import system
+from acpserver import process_table, system
 fds = system.take_stdio()
 """
 
@@ -138,7 +138,7 @@ def test_a_group_that_refuses_is_killed_after_the_grace() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="markers are found by /proc")
 def test_the_marker_finds_a_process_that_left_its_group_but_not_a_similar_one() -> None:
-    child = start("setsid sleep 60 & echo $!; wait", **{system.MARKER: "t1:7:"})
+    child = start("setsid sleep 60 & echo $!; wait", **{process_table.MARKER: "t1:7:"})
     assert child.stdout
     escaped = int(child.stdout.readline())
     assert set(system.marked_processes("t1:7:")) >= {child.pid}
