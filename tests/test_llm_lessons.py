@@ -69,6 +69,10 @@ PYDANTIC = {
     "msg": "Extra inputs are not permitted",
 }
 BOUND = (DROP_UNBOUND, NO_REASONING)
+SEALED = {
+    "openai-responses": "invalid_encrypted_content The encrypted content gAAA...DQ== could not be verified.",
+    "gemini": "Corrupted thought signature.",
+}
 
 
 def test_a_server_that_knows_only_the_newer_limit(llm: FakeLlm) -> None:
@@ -142,6 +146,9 @@ def test_a_request_that_has_no_other_form_is_asked_once(llm: FakeLlm) -> None:
         ("anthropic", 400, UNKNOWN, BOUND),
         ("anthropic", 400, "max_tokens: 99999 > 64000", ()),
         ("openai", 400, ELSEWHERE.format(1, 0), ()),
+        ("openai-responses", 400, SEALED["openai-responses"], (NO_REASONING,)),
+        ("gemini", 400, SEALED["gemini"], (NO_REASONING,)),
+        ("gemini", 400, "Unable to submit request because Thought signature is not valid", (NO_REASONING,)),
     ],
 )
 def test_what_is_learned_from_what_is_said(
@@ -224,3 +231,30 @@ def test_another_conversation_keeps_its_thinking(gateway: FakeLlm) -> None:
     ask(asked, whole)
     assert [kinds(request) for request in gateway.requests[3:]] == [["tool_use"], ["thinking", "tool_use"]]
     assert BETA not in str(gateway.requests[4].headers) and len(binding.refused) == 2
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "seal"),
+    [("openai-responses", "gpt-5.5", b"encrypted_content\":"), ("gemini", "gemini-3-pro", b"==")],
+)
+def test_a_conversation_whose_reasoning_another_key_has_sealed_goes_on(
+    dialect: str, model: str, seal: bytes
+) -> None:
+    with FakeLlm(dialect=dialect) as llm:
+        asked = HttpProvider(Endpoint(llm.base_url, dialect), ONCE)
+        first = CLAUDE._replace(model=model)
+        llm.script(thought("hm") + tool_call("look", {}, "a"))
+        whole = with_result(first, ask(asked, first))
+
+        def answer(request: Request) -> Answer | Reply:
+            is_sealed = seal in request.raw_body
+            return error(400, llm.wire.error(400, SEALED[dialect])) if is_sealed else text("done")
+
+        llm.script(*[answer] * 4)
+        for _ in range(2):  # it is not learned for other conversations
+            assert ask(asked, whole)[-1] == Finish("stop")
+        assert [seal in request.raw_body for request in llm.requests[1:]] == [True, False, True, False]
+        llm.script(error(400, llm.wire.error(400, SEALED[dialect])))
+        with pytest.raises(ProviderError):
+            ask(asked, first)
+        assert len(llm.requests) == 6 and llm.violations == []

@@ -55,8 +55,7 @@ class Anthropic(ListedModels):
     def chat(self, endpoint: Endpoint, request: ModelRequest) -> HttpRequest:
         """The request for one streamed answer. Raises `ProviderError` for an unusable URL or key."""
         url = _url(endpoint, "/messages")
-        me = "" if NO_REASONING in request.learned else origin(endpoint, request.model)
-        messages = _messages(history_for(request, me))
+        messages = _messages(history_for(request, origin(endpoint, request.model)))
         limit = request.max_tokens or _limit(request.model)
         body: dict[str, object] = {
             "model": request.model,
@@ -73,7 +72,7 @@ class Anthropic(ListedModels):
             ]
         headers = _headers(endpoint, "text/event-stream")
         thinking = _thinking(request, messages, limit)
-        if me and _version(request.model) >= _BOUND and (_is_vendor(url) or DROP_UNBOUND in request.learned):
+        if _is_bound(request) and (_is_vendor(url) or DROP_UNBOUND in request.learned):
             # A session that goes on with other tools or a shortened history would be refused for ever.
             thinking["thinking"] |= {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
             _add_beta(headers, _BINDING_BETA)
@@ -117,6 +116,11 @@ def _is_vendor(url: str) -> bool:
     it when they turn out to check the binding (`verdicts.lessons`)."""
     host = urlsplit(url).hostname or ""
     return host == "anthropic.com" or host.endswith(".anthropic.com")
+
+
+def _is_bound(request: ModelRequest) -> bool:
+    """Whether thinking goes back to a model that may refuse it."""
+    return _version(request.model) >= _BOUND and NO_REASONING not in request.learned
 
 
 def _version(model: str) -> tuple[int, int]:

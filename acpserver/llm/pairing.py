@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from acpserver.llm.types import Audio, Image, Message, ModelRequest, Opaque, Part, Text, ToolResult
+from acpserver.llm.verdicts import NO_REASONING
 from acpserver.prompts import AUDIO_FORMATS, marker
 
 NO_RESULT = "No result: the call was interrupted before it ended."
@@ -21,12 +22,13 @@ def history_for(request: ModelRequest, origin: str, audio_formats: Container[str
     """The messages of `request`, paired, as the model that `origin` names may read them. `audio_formats` are
     those that its dialect can send."""
     heard = audio_formats if request.audio else ()
+    own = "" if NO_REASONING in request.learned else origin
     messages = []
     for message in request.messages:
         parts = tuple(
             _taken(part, request.images, heard)
             for part in message.parts
-            if not isinstance(part, Opaque) or part.origin == origin
+            if not isinstance(part, Opaque) or part.origin == own
         )
         messages.append(message._replace(parts=parts))
     return paired(messages)

@@ -123,6 +123,9 @@ _LESSONS = (
         ),
         (DROP_UNBOUND, NO_REASONING),
     ),
+    # Another key of the same vendor may not read what was sealed for the first.
+    ("openai-responses", (r"invalid_encrypted_content|encrypted content",), (NO_REASONING,)),
+    ("gemini", (r"thought.?signature",), (NO_REASONING,)),
 )
 """Dialect, what the facts of a refusal all hold, and what is tried, one after the other."""
 
