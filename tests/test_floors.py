@@ -151,6 +151,7 @@ ROOMS = """
     validate.documents
     validate.rules
     validate.state
+    validate.world
     validate.envelope
     validate.official
     validate.hints

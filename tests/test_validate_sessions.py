@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from acpserver.validate import Entry, Finding, Validator
-from acpserver.validate.state import MOST_SESSIONS, Session, World
+from acpserver.validate.state import Session
+from acpserver.validate.world import MOST_SESSIONS, World
 from tests.validate.talk import handshake, text
 
 
@@ -46,7 +47,7 @@ class Conversation:
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> Conversation:
     """Ten sessions were opened, three are remembered."""
-    monkeypatch.setattr("acpserver.validate.state.MOST_SESSIONS", 3)
+    monkeypatch.setattr("acpserver.validate.world.MOST_SESSIONS", 3)
     talk = Conversation()
     assert [talk.opens(f"s-{number}") for number in range(10)] == [[]] * 10
     return talk

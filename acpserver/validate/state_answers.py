@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from acpserver import jsontext
 from acpserver.redaction import HIDDEN
 from acpserver.validate.findings import AGENT, CLIENT, MAX_TEXT, Entry
-from acpserver.validate.state import Answer, Breach, Call, Mark, World, objects, text
+from acpserver.validate.state import Answer, Breach, Call, Mark, objects, text
+from acpserver.validate.world import World
 
 _SECRET_NAME = re.compile(r"key(?!board)|token(?!izer)|secret|passw|auth(?!or(?!iz))|credential|cookie", re.I)
 _NO_SECRET = re.compile(r"[/~.\\]|[A-Za-z]:[/\\]|\w+://[^@]*$")

@@ -18,12 +18,12 @@ from acpserver.validate.state import (
     Session,
     ToolCall,
     Turn,
-    World,
     object_of,
     objects,
     text,
 )  # fmt: skip
 from acpserver.validate.state_sessions import is_absolute
+from acpserver.validate.world import World
 
 ENDED = ("completed", "failed")
 _HERE = "params.update"

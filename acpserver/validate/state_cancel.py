@@ -15,12 +15,12 @@ from acpserver.validate.state import (
     Mark,
     Session,
     Turn,
-    World,
     key,
     object_of,
     since,
     text,
 )
+from acpserver.validate.world import World
 
 _CROSSING_SECONDS = 0.5  # what the agent sends so soon after a cancel may have crossed it
 _PATIENCE_SECONDS = 2.0  # for the answers that a cancel leads to, at the end of a recording

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acpserver.validate.findings import AGENT, CLIENT, WARNING
-from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, key, object_of, objects, text
+from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, key, object_of, objects, text
 from acpserver.validate.state_sessions import is_absolute
+from acpserver.validate.world import World
 
 _SECRET = re.compile(r"passw|secret|token|api.?key|credential|passphrase", re.IGNORECASE)
 

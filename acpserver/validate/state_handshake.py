@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from acpserver import jsontext
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, REMARK, WARNING
-from acpserver.validate.state import Answer, Breach, Call, Mark, World, object_of, objects, text
+from acpserver.validate.state import Answer, Breach, Call, Mark, object_of, objects, text
+from acpserver.validate.world import World
 
 _NEEDS = {
     "session/load": ("loadSession",),

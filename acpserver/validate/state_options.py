@@ -15,11 +15,11 @@ from acpserver.validate.state import (
     Json,
     Mark,
     Session,
-    World,
     object_of,
     objects,
     text,
 )
+from acpserver.validate.world import World
 
 _OPENERS = ("session/new", "session/load", "session/resume", "session/fork")
 

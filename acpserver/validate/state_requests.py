@@ -11,7 +11,8 @@ from itertools import islice
 
 from acpserver.validate.envelope import BATCH, NONSENSE, UNREADABLE, Envelope
 from acpserver.validate.findings import AGENT, CLIENT, REMARK, WARNING, Entry, other
-from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, World, key, since, text
+from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, key, since, text
+from acpserver.validate.world import World
 
 _OVERDUE_SECONDS = 10.0
 _LONG_LINE = 65_536  # bytes; a reader with a smaller limit breaks T5

@@ -11,7 +11,8 @@ import unicodedata
 from collections.abc import Iterator
 
 from acpserver.validate.findings import AGENT, CLIENT, ERROR, WARNING
-from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, Session, World, objects, text
+from acpserver.validate.state import Answer, Breach, Call, Mark, Recent, Session, objects, text
+from acpserver.validate.world import World
 
 REPLAYED = {
     "user_message_chunk", "agent_message_chunk", "agent_thought_chunk",

@@ -17,13 +17,13 @@ from acpserver.validate.state import (
     Mark,
     Session,
     Turn,
-    World,
     object_of,
     objects,
     since,
     text,
 )
 from acpserver.validate.state_sessions import REPLAYED
+from acpserver.validate.world import World
 
 _BLOCK_NEEDS = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 _PLAIN = ("text", "resource_link")

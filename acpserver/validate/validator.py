@@ -28,10 +28,11 @@ from acpserver.validate.findings import (
 from acpserver.validate.hints import for_method
 from acpserver.validate.rules import RULES
 from acpserver.validate.schemas import Judge
-from acpserver.validate.state import Answer, Breach, Call, Mark, World, key
+from acpserver.validate.state import Answer, Breach, Call, Mark, key
 from acpserver.validate.state_answers import Secrets
 from acpserver.validate.state_requests import Requests
 from acpserver.validate.watchers import Watcher, watchers
+from acpserver.validate.world import World
 
 
 class Validator:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from acpserver.validate.state import Answer, Breach, Call, Mark, World
+from acpserver.validate.state import Answer, Breach, Call, Mark
 from acpserver.validate.state_answers import Errors
 from acpserver.validate.state_calls import ToolCalls
 from acpserver.validate.state_cancel import Cancelling
@@ -18,6 +18,7 @@ from acpserver.validate.state_handshake import Handshake
 from acpserver.validate.state_options import Options
 from acpserver.validate.state_sessions import Sessions
 from acpserver.validate.state_turns import Turns
+from acpserver.validate.world import World
 
 
 class Watcher(Protocol):
