@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from acpserver.llm.types import (
 )
 from acpserver.records import Record
 from acpserver.rpc import schema
+from acpserver.session_file import parse_lines
 from tests.fakes.openai_rules import violations
 
 CALL = ToolCall("c1", "bash", {"command": "true"}, "{}")
@@ -110,6 +113,29 @@ def test_an_answer_in_pieces_is_one_message() -> None:
     assert (conversation.usage, conversation.damaged) == (Usage(10, 5), 0)
     again = sum_of(*PIECES, last, records.assistant([CALL], [], None, True))
     assert (len(again.messages), again.damaged) == (1, 1)  # the call of a piece counts as one
+
+
+def test_a_file_of_an_earlier_version_loads_whole() -> None:
+    """It is as that version wrote it, and stays so: whoever must change it has changed the format."""
+    lines = (Path(__file__).parent / "stored" / "session_format_1.jsonl").read_bytes().splitlines()
+    conversation, found = add_up(parse_lines(lines))
+    assert (conversation.damaged, conversation.turns, conversation.title) == (0, 12, "say hello")
+    assert (conversation.usage, conversation.cost) == (Usage(767, 63, 2, 1), 0.001)
+    assert (conversation.options, conversation.answers) == ({"mode": "bypass"}, {"bash": "allow"})
+    roles = "".join(message.role[0] for message in conversation.messages)
+    assert roles == "ua" * 3 + "uata" * 6 + "ua" + "uata"
+    signed = Opaque("anthropic:m@h", {"signature": "s"})
+    last = ToolCall("call_7", "bash", {"command": "true"}, "{}")
+    assert conversation.messages[-3].parts == (Thought("hm"), signed, Text("I look"), last)
+    updates = list(replay(found, running=False))
+    assert Counter(update["sessionUpdate"] for update in updates) == {
+        "user_message_chunk": 12,
+        "agent_message_chunk": 12,
+        "agent_thought_chunk": 2,
+        "tool_call": 7,
+        "tool_call_update": 7,
+        "plan": 1,
+    }
 
 
 def test_what_was_put_into_the_cache_stands_beside_the_four_counts_of_older_versions() -> None:
