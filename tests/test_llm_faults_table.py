@@ -276,6 +276,31 @@ SAID: list[tuple[str, int, object, str, bool, str]] = [
         "larger context",
     ),
     (
+        "openai",
+        400,
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {
+                    "raw": json.dumps({"error": {"type": "x", "message": "prompt is too long: 210000"}}),
+                    "provider_name": "Anthropic",
+                },
+            }
+        },
+        "context",
+        False,
+        '"Provider returned error: prompt is too long: 210000"',
+    ),
+    (
+        "openai",
+        502,
+        {"error": {"message": "no", "metadata": {"raw": "<h1>Bad Gateway</h1>"}}},
+        "server",
+        True,
+        "no: Bad",
+    ),
+    (
         "openai-responses",
         0,
         {"error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window."}},

@@ -145,7 +145,7 @@ def test_a_request_that_has_no_other_form_is_asked_once(llm: FakeLlm) -> None:
         ("anthropic", 400, "messages.1.content.0.thinking.signature: Field required", BOUND),
         ("anthropic", 400, UNKNOWN, BOUND),
         ("anthropic", 400, "max_tokens: 99999 > 64000", ()),
-        ("openai", 400, ELSEWHERE.format(1, 0), ()),
+        ("openai", 400, ELSEWHERE.format(1, 0), (NO_REASONING,)),
         ("openai-responses", 400, SEALED["openai-responses"], (NO_REASONING,)),
         ("gemini", 400, SEALED["gemini"], (NO_REASONING,)),
         ("gemini", 400, "Unable to submit request because Thought signature is not valid", (NO_REASONING,)),

@@ -45,7 +45,16 @@ def error_words(value: object) -> tuple[str, str]:
         return (value, "") if isinstance(value, str) else ("", "")
     found = (value.get(key) for key in ("message", "error", "detail", "msg", "error_message", "title"))
     words = next((item for item in found if item and isinstance(item, (str, list, dict))), value)
-    return words if isinstance(words, str) else _shown(words), " ".join(codes)
+    words = words if isinstance(words, str) else _shown(words)
+    behind, more = _behind(value)
+    return f"{words}: {behind}" if behind else words, " ".join([*codes, more])
+
+
+def _behind(error: dict[str, object]) -> tuple[str, str]:
+    """What OpenRouter was told by the provider behind it: its own message says nothing then."""
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    return server_words(raw.encode("utf-8", "replace")) if isinstance(raw, str) else ("", "")
 
 
 def asked_wait(body: bytes) -> float | None:

@@ -112,6 +112,7 @@ _UNKNOWN = (
     r"unsupported parameter|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
     r"|forbidden|_tokens\W{1,3}instead"
 )
+_SEALED = r"invalid_encrypted_content|encrypted content|thought.?signature|signature\W+in\W+thinking"
 _LESSONS = (
     ("openai", (_LIMITS, _UNKNOWN), (OTHER_LIMIT,)),
     # A gateway may take away or refuse what asks for the leaving out; then only the second lesson helps.
@@ -124,8 +125,7 @@ _LESSONS = (
         (DROP_UNBOUND, NO_REASONING),
     ),
     # Another key of the same vendor may not read what was sealed for the first.
-    ("openai-responses", (r"invalid_encrypted_content|encrypted content",), (NO_REASONING,)),
-    ("gemini", (r"thought.?signature",), (NO_REASONING,)),
+    *((speaker, (_SEALED,), (NO_REASONING,)) for speaker in ("openai-responses", "gemini", "openai")),
 )
 """Dialect, what the facts of a refusal all hold, and what is tried, one after the other."""
 
