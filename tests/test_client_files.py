@@ -347,7 +347,7 @@ def test_a_cancel_while_the_editor_says_nothing(tmp_path: Path, tool: str, metho
         editor.initialize(FILES)
         turn = editor.prompt(editor.new_session(tmp_path), "go")
         request = editor.wait_request(method)
-        assert cancelled_seconds(editor, turn) < 0.2
+        assert cancelled_seconds(editor, turn) < 1.0
         assert [call["status"] for call in turn.calls] == ["failed"]
         withdrawn = [m["params"] for m in editor.received if m.get("method") == "$/cancel_request"]
         assert withdrawn == [{"requestId": request["id"]}]

@@ -163,7 +163,7 @@ def test_a_cancel_while_a_kill_is_not_answered(tmp_path: Path) -> None:
     screens = Screens(exit=None, changes={"kill": None})
     with stage(tmp_path, screens, timeout=0.05) as at:
         at.editor.wait_request("terminal/kill")
-        assert at.cancel() < 0.2
+        assert at.cancel() < 1.0
         assert at.call["status"] == "failed"
 
 
@@ -219,7 +219,7 @@ def test_a_cancel_kills_tells_what_was_said_and_releases(tmp_path: Path) -> None
     screens = Screens("so far\n", exit=None)
     with stage(tmp_path, screens) as at:
         at.editor.wait_request("terminal/wait_for_exit")
-        assert at.cancel() < 0.2
+        assert at.cancel() < 1.0
         assert at.call["status"] == "failed"
         assert at.call["content"] == [{"type": "terminal", "terminalId": "t1"}]
         assert screens.story == ["create", "wait_for_exit", "kill", "output", "release"]
@@ -230,7 +230,7 @@ def test_a_cancel_kills_tells_what_was_said_and_releases(tmp_path: Path) -> None
 def test_a_cancel_in_the_last_step_is_still_a_cancel(tmp_path: Path) -> None:
     with stage(tmp_path, Screens(exit=None), {"max_steps": 1}) as at:
         at.editor.wait_request("terminal/wait_for_exit")
-        assert at.cancel() < 0.2
+        assert at.cancel() < 1.0
 
 
 @pytest.mark.parametrize("also", ["", "kill", "release"])
@@ -238,7 +238,7 @@ def test_an_editor_that_says_nothing_more_does_not_hold_up_a_cancel(tmp_path: Pa
     screens = Screens(exit=None, changes={"output": None, also: None})
     with stage(tmp_path, screens) as at:
         at.editor.wait_request("terminal/wait_for_exit")
-        assert at.cancel() < 0.2
+        assert at.cancel() < 1.0
         assert at.call["status"] == "failed"
         at.editor.ping()
         assert screens.story[-1] == "release"
@@ -249,7 +249,7 @@ def test_a_cancel_during_the_last_look(tmp_path: Path) -> None:
     screens = Screens(changes={"output": None})
     with stage(tmp_path, screens) as at:
         at.editor.wait_request("terminal/output")
-        assert at.cancel() < 0.2
+        assert at.cancel() < 1.0
         assert at.call["status"] == "failed"
 
 
@@ -259,7 +259,7 @@ def test_a_cancel_before_the_terminal_is_there(tmp_path: Path, late: bool) -> No
     screens = Screens(changes={"create": None})
     with stage(tmp_path, screens) as at:
         request = at.editor.wait_request("terminal/create")
-        assert at.cancel() < 0.2
+        assert at.cancel() < 1.0
         assert at.call["status"] == "failed"
         at.editor.answer(request, {"terminalId": "t9"} if late else failure("cancelled", -32800))
         at.editor.ping()

@@ -231,7 +231,7 @@ def test_a_server_that_forgets_the_end_mark_does_not_hold_up_the_turn(
     monkeypatch.setattr(calls, "_LAST", 0.05)
     llm.script(text("hi").no_usage().answer().insert(3, Stall()))
     assert ask(provider(llm.base_url)) == [TextDelta("hi"), Finish("stop")]
-    assert llm.requests[0].closed.wait(1)
+    assert llm.requests[0].closed.wait(5)
 
 
 # Retries
@@ -700,8 +700,8 @@ def test_cancel_wakes_a_stalled_answer_and_ends_its_connection(
     llm.script(stalled(position, answer, stall), text("next"))
     asked = provider(llm.base_url, QUICK)
     took = cancelled(asked, stall.reached)
-    assert took < 0.2
-    assert llm.requests[0].closed.wait(1)
+    assert took < 1.0
+    assert llm.requests[0].closed.wait(5)
     assert said(ask(asked)) == "next"
     assert [request.connection for request in llm.requests] == [1, 2]
 
@@ -711,9 +711,9 @@ def test_cancel_on_a_kept_connection(llm: FakeLlm) -> None:
     llm.script(text("a"), text("b").answer().before_headers(stall))
     asked = provider(llm.base_url)
     ask(asked)
-    assert cancelled(asked, stall.reached) < 0.2
+    assert cancelled(asked, stall.reached) < 1.0
     assert llm.requests[1].connection == 1
-    assert llm.requests[1].closed.wait(1)
+    assert llm.requests[1].closed.wait(5)
 
 
 def test_cancel_reaches_a_server_that_waits_with_full_buffers() -> None:
@@ -751,8 +751,8 @@ def test_cancel_in_a_tls_stream(monkeypatch: pytest.MonkeyPatch, position: int |
     stall = Stall()
     with FakeLlm(tls=context) as llm:
         llm.script(stalled(position, text("a", "b").answer(), stall))
-        assert cancelled(provider(llm.base_url), stall.reached) < 0.2
-        assert llm.requests[0].closed.wait(1)
+        assert cancelled(provider(llm.base_url), stall.reached) < 1.0
+        assert llm.requests[0].closed.wait(5)
 
 
 def test_cancel_in_a_tls_handshake(llm: FakeLlm) -> None:
@@ -774,7 +774,7 @@ def test_cancel_in_a_tls_handshake(llm: FakeLlm) -> None:
         while peers[0].recv(65536):  # up to the end of the connection
             continue
         peers[0].close()
-    assert took < 0.2
+    assert took < 1.0
 
 
 def test_cancel_while_a_long_request_is_sent() -> None:
@@ -795,7 +795,7 @@ def test_cancel_while_a_long_request_is_sent() -> None:
         took = cancelled(asked, accepted, request=ModelRequest("fake", "", (long,)))
         thread.join(5)
         peers[0].close()
-    assert took < 0.2
+    assert took < 1.0
 
 
 def test_cancel_while_a_name_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -809,7 +809,7 @@ def test_cancel_while_a_name_is_resolved(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     took = cancelled(provider("http://slow.host/v1"), resolving)
     end.set()
-    assert took < 0.2
+    assert took < 1.0
 
 
 def test_a_connection_that_comes_after_the_cancel_is_closed(
@@ -834,7 +834,7 @@ def test_a_connection_that_comes_after_the_cancel_is_closed(
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(socket, "socket", Watched)
-    assert cancelled(provider(llm.base_url), connecting) < 0.2
+    assert cancelled(provider(llm.base_url), connecting) < 1.0
     go_on.set()
     assert made.wait(5) and closed.wait(5)
     assert llm.requests == []
@@ -849,7 +849,7 @@ def test_cancel_in_the_wait_before_the_next_attempt(llm: FakeLlm) -> None:
 
     llm.script(error(500))
     before: list[Event] = []
-    assert cancelled(provider(llm.base_url, Policy(first_wait=8.0, sleep=sleep)), sleeping, before) < 0.2
+    assert cancelled(provider(llm.base_url, Policy(first_wait=8.0, sleep=sleep)), sleeping, before) < 1.0
     assert [type(event) for event in before] == [Waiting]
     assert len(llm.requests) == 1
 
@@ -870,7 +870,7 @@ def test_cancel_from_the_thread_that_reads(llm: FakeLlm) -> None:
     with pytest.raises(Cancelled):
         for _ in provider(llm.base_url).stream(ASKED, cancel):
             cancel.set()
-    assert llm.requests[0].closed.wait(1)
+    assert llm.requests[0].closed.wait(5)
 
 
 def test_cancel_is_not_mistaken_for_the_end_of_a_stream(llm: FakeLlm) -> None:
@@ -878,7 +878,7 @@ def test_cancel_is_not_mistaken_for_the_end_of_a_stream(llm: FakeLlm) -> None:
     stall = Stall()
     answer = text("a").no_usage().answer().framed("close")
     llm.script(answer.insert(3, stall))
-    assert cancelled(provider(llm.base_url), stall.reached) < 0.2
+    assert cancelled(provider(llm.base_url), stall.reached) < 1.0
 
 
 def test_median_of_cancelling_a_stalled_stream(llm: FakeLlm) -> None:
@@ -897,12 +897,12 @@ def test_closing_the_iterator_ends_the_connection(llm: FakeLlm) -> None:
     stream = asked.stream(ASKED, CancelFlag())
     assert next(stream) == TextDelta("a")
     stream.close()  # type: ignore[attr-defined]
-    assert llm.requests[0].closed.wait(1)
+    assert llm.requests[0].closed.wait(5)
     stream = asked.stream(ASKED, CancelFlag())
     assert next(stream) == TextDelta("c")
     del stream
     gc.collect()
-    assert llm.requests[1].closed.wait(1)
+    assert llm.requests[1].closed.wait(5)
 
 
 def test_no_descriptor_is_left(llm: FakeLlm) -> None:
@@ -942,7 +942,7 @@ def test_cancel_while_the_first_call_is_still_loading(monkeypatch: pytest.Monkey
     monkeypatch.setattr(http, "_loaded", threading.Event())
     monkeypatch.setattr(http, "warm_up", load)
     try:
-        assert cancelled(provider("http://127.0.0.1:1/v1"), loading) < 0.2
+        assert cancelled(provider("http://127.0.0.1:1/v1"), loading) < 1.0
     finally:
         end.set()
 

@@ -237,7 +237,7 @@ def wait_for_count(tab: Browser, expected: str) -> None:
             const look = () => { if (count.textContent === expected) resolve(""); };
             const watch = new MutationObserver(look);
             watch.observe(count, { childList: true });
-            setTimeout(() => resolve(count.textContent), 5000);
+            setTimeout(() => resolve(count.textContent), 20000);
             look();
         });
     """

@@ -29,7 +29,7 @@ from acpserver.validate.proxy_judge import Judge
 from acpserver.validate.validator import Validator
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 10.0
+SECONDS = 20.0
 RUN = """
 import argparse, sys
 from acpserver.validate import proxy

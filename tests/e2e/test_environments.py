@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
 SERVER = [sys.executable, "-m", "acpserver", "--strict"]
-SECONDS = 10
+SECONDS = 20
 
 BARE = {"PYTHONPATH": str(ROOT)}  # the way to the package in a checkout, and nothing else
 ENVIRONMENTS = {
