@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
 
 gc.disable()  # nothing of what is loaded becomes garbage; looking for some takes 8 ms, and an editor waits
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while this loads: the end, and no traceback
 
 from acpserver import cli  # noqa: E402
 

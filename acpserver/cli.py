@@ -45,11 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run_command(options)
         settings = load_with_model(vars(options), os.environ)
         secrets = Secrets(settings.secrets)
-        logs.set_up(settings.log_level, settings.log_file, secrets)
         if sys.stdin is not None and sys.stdin.isatty() and options.command is None:
             _complain(HINT)
             return 2
         return serve(settings, secrets, lambda: config.load(vars(options), os.environ))
+    except BrokenPipeError:  # whoever read our output has seen enough
+        return 1
     except (ConfigError, OSError, UnicodeError) as error:
         _complain(f"acpserver: {error}\n")
         return 2
@@ -58,7 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(options: argparse.Namespace) -> int:
     from acpserver import commands  # measured: 7 ms, for what an editor never calls
 
-    return commands.run(options)
+    system.stand_in_for_closed()
+    try:
+        status = commands.run(options)
+    finally:
+        unwritten = system.finish_stdout()
+    if unwritten is not None and status == 0:
+        raise unwritten
+    return status
 
 
 def _complain(text: str) -> None:
@@ -132,6 +140,7 @@ def _add_settings(
 def serve(settings: Config, secrets: Secrets, load: Loader) -> int:
     """Serve ACP until the end of input (status 0) or a signal (143)."""
     input_fd, output_fd = system.take_stdio()
+    logs.set_up(settings.log_level, settings.log_file, secrets)  # now /dev/stdout is not the protocol's
     system.ignore_broken_pipes()
     trace = Trace(settings.trace, secrets) if settings.trace else None
     server = Server(settings, load, secrets)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acpserver import credentials
+from acpserver import credentials, system
 from acpserver.cancel import CancelFlag
 from acpserver.config import Config
 from acpserver.errors import ConfigError, ProviderError
@@ -35,6 +35,7 @@ def run(config: Config, name: str, secrets: Secrets) -> int:
     """
     if not config.credentials_file:
         raise ConfigError("there is no home folder to store a key in: set HOME or ACPSERVER_HOME")
+    system.unwind_on("SIGINT")  # a terminal that hides what is typed must not stay so
     offered = [one for one in config.providers if one.name != MAIN and one.key_variable]
     try:
         chosen = _named(offered, name) if name else _choose(offered)

@@ -46,6 +46,27 @@ def take_stdio() -> tuple[int, int]:
     return private_in, private_out
 
 
+def stand_in_for_closed() -> None:
+    """For what prints: the null device for each standard stream that was closed at the start (else None)."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            _open_if_closed(fd, os.O_WRONLY if fd else os.O_RDONLY)
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
+
+
+def finish_stdout() -> OSError | None:
+    """Write what was printed and still waits; why that failed, unless whoever read it has left.
+
+    What cannot be written is dropped: Python would try it again at its end, and complain.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return None if isinstance(error, BrokenPipeError) else error
+    return None
+
+
 def _open_if_closed(fd: int, flags: int) -> None:
     """Put the null device at `fd` unless something is there."""
     try:
@@ -151,6 +172,14 @@ else:
     def _unlock(fd: int) -> None:
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def unwind_on(*names: str) -> None:
+    """Let these signals raise `KeyboardInterrupt`, but for those that whoever started us wants ignored."""
+    for name in names:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def ignore_shutdown() -> None:

@@ -449,3 +449,13 @@ class TestJudge:
         judge.take(Frame(AGENT, 2.0, 500, b"}\n"))
         judge.finish(verbose=True)
         assert report.getvalue().count(b" error ") == 1  # the batch itself
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sessions are POSIX's")
+def test_what_is_typed_at_the_terminal_does_not_reach_the_judge_even_while_it_loads() -> None:
+    with proxied(ECHO) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(INITIALIZE)
+        assert process.stdout.readline() == INITIALIZE
+        child_sessions = {os.getsid(child.pid) for child in psutil.Process(process.pid).children()}
+        assert len(child_sessions - {os.getsid(process.pid)}) == 1  # the judge has one

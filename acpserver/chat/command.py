@@ -5,7 +5,6 @@ Whatever ends it, the server that it started ends with it.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,9 +49,7 @@ def run(
                 server.close()
     except (Quit, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has left
         return ERROR
     except (AcpError, OSError, TimeoutError) as error:
         renderer.end()

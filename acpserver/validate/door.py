@@ -6,10 +6,14 @@ Runs on the main thread.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
-from acpserver.validate import proxy
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while this loads: the end, and no traceback
+
+from acpserver.validate import proxy  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -106,6 +106,7 @@ def _start_judge(args: argparse.Namespace, agent_pid: int) -> tuple[subprocess.P
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         bufsize=0,
+        start_new_session=True,  # what is typed at a terminal is for the agent, and this one may still load
     )
     feed = Feed(_taken(judge.stdin), lambda: _say("the judge is gone: nothing is checked any more", 0))
     feed.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,54 @@ def test_input_from_a_file_works(tmp_path: Path) -> None:
         done = subprocess.run(SERVER, stdin=file, env=BARE, capture_output=True, timeout=SECONDS)
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0, 0]
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+PEOPLE = (["chat", "say hi"], ["sessions", "list"], ["doctor"])
+VALIDATE = [sys.executable, "-c", "from acpserver.validate.door import main; raise SystemExit(main())"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_what_people_call_runs_with_closed_descriptors(closed: str, tmp_path: Path) -> None:
+    env = BARE | {"ACPSERVER_HOME": str(tmp_path), "ACPSERVER_MODEL": "offline"}
+    for command in (*([*SERVER, *words] for words in PEOPLE), [*VALIDATE, "rules"]):
+        shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command]
+        done = subprocess.run(shell, input=b"", env=env, capture_output=True, timeout=SECONDS)
+        assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
+        assert done.returncode == 0, command
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
+    env = BARE | {"ACPSERVER_HOME": str(tmp_path), "ACPSERVER_MODEL": "offline"}
+    for words, status in ((PEOPLE[0], 1), (PEOPLE[2], 2)):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [*SERVER, *words], stdout=full, stderr=subprocess.PIPE, env=env, timeout=SECONDS
+            )
+        assert done.stderr.decode() == "acpserver: [Errno 28] No space left on device\n"
+        assert done.returncode == status
+
+
+@pytest.mark.parametrize("module, loads", [("__main__", "cli"), ("validate.door", "validate.proxy")])
+def test_an_interrupt_while_it_loads_is_no_traceback(module: str, loads: str) -> None:
+    code = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "acpserver.{loads}":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from acpserver.{module} import main
+print("not reached")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no such name here")
+def test_a_log_to_stdout_does_not_reach_the_protocol() -> None:
+    given = INITIALIZE + b'{"jsonrpc": "2.0", "method": "nonsense", "params": {}}\n'
+    flags = ["--model", "offline", "--log-file", "/dev/stdout", "--log-level", "debug"]
+    done = subprocess.run([*SERVER, *flags], input=given, env=BARE, capture_output=True, timeout=SECONDS)
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
+    assert b"nonsense ignored" in done.stderr

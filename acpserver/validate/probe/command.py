@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from acpserver import system
 from acpserver.validate.findings import ERROR, WARNING, Finding
 from acpserver.validate.probe import (  # noqa: F401 - a scenario module registers its scenarios on import
     cancels,
@@ -132,10 +132,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if settings.traces is not None:
         settings.traces.mkdir(parents=True, exist_ok=True)
-    for name in ("SIGTERM", "SIGHUP"):  # as Ctrl-C: the agent is in a group of its own, and must not stay
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+    system.unwind_on("SIGINT", "SIGTERM", "SIGHUP")  # the agent is in a group of its own, and must not stay
     stage = Stage(settings)
     verdicts: list[Verdict] = []
     try:
