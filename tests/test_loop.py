@@ -25,6 +25,7 @@ from acpserver.llm.types import (
 from acpserver.tools.base import ToolOutcome
 from tests.fakes.editor import Editor
 from tests.fakes.inside import FakeTool, Inside, Script, stall
+from tests.field.helpers import eventually
 
 STOP = Finish("stop")
 LAST = [TextDelta("done"), STOP]
@@ -326,7 +327,7 @@ def test_cancel_before_the_first_event(tmp_path: Path) -> None:
     script = Script([stall], LAST)
     with Talk(tmp_path, script) as talk:
         turn = talk.say("one")
-        talk.editor.wait_for(lambda: script.requests, "the model call")
+        eventually(lambda: script.requests, "model call")
         talk.editor.cancel(talk.session)
         assert turn.wait() == "cancelled" and turn.text == ""
         assert talk.say("two").wait() == "end_turn"

@@ -33,7 +33,7 @@ from tests.fakes.editor import Editor, Json
 from tests.fakes.inside import FakeTool, Inside, Script, stall
 from tests.fakes.llm_answers import Stall, text, tool_call
 from tests.fakes.llm_server import FakeLlm
-from tests.field.helpers import patched
+from tests.field.helpers import eventually, patched
 from tests.story import story
 from tests.test_client import a_prompt
 
@@ -632,12 +632,12 @@ def test_a_load_that_waits_for_a_client_holds_up_no_cancel(tmp_path: Path) -> No
         turn.until("agent_message_chunk")
         editor.pause_reading()
         writer = inside.server._connection._writer
-        editor.wait_for(lambda: writer._queued_bytes > HIGH_WATER - 20_000, "a full queue")
+        eventually(lambda: writer._queued_bytes > HIGH_WATER - 20_000, "full queue")
         load = editor.send_request("session/load", params(session, tmp_path))
         choice = editor.send_request("session/set_mode", {"sessionId": session, "modeId": "bypass"})
         (running,) = inside.server._sessions.get(session).turns.all()
         editor.cancel(session)
-        editor.wait_for(running.cancel.is_set, "the cancel")
+        assert running.cancel.event.wait(10)
         editor.resume_reading()
         assert turn.wait() == "cancelled"
         assert choice.wait_reply().result == {} and "modes" in load.wait_reply().result
@@ -653,7 +653,7 @@ def test_idle_conversations_leave_the_memory_when_a_turn_ends(tmp_path: Path) ->
         session.last_used -= 3_601
         assert session._conversation is not None
         assert editor.prompt(used, "two").wait() == "end_turn"
-        editor.wait_for(lambda: session._conversation is None, "the conversation to go")
+        eventually(lambda: session._conversation is None, "end of the conversation")
         assert editor.prompt(idle, "three").wait() == "end_turn"
         assert len(session.conversation.messages) == 4
 

@@ -20,6 +20,7 @@ from tests.e2e.moments import MOMENTS, NAMES, Moment, Stage, bash, stage, stalle
 from tests.fakes.editor import CHECKOUT, Editor, Turn
 from tests.fakes.llm_answers import Pause, Stall, text
 from tests.fakes.llm_server import FakeLlm
+from tests.field.helpers import eventually
 
 CANCEL_SECONDS = 0.2  # from session/cancel to the answer, at worst
 EXIT_SECONDS = 2.0
@@ -177,7 +178,7 @@ def test_a_killed_server_takes_its_commands_with_it(tmp_path: Path) -> None:
     with stage(tmp_path) as at:
         turn = at.prompt(bash(f"{command} & echo ready; wait"))
         turn.until(lambda update: "ready" in str(update.get("content")))
-        at.editor.wait_for(lambda: len(_sleepers(at)) == 2, "the two commands")
+        eventually(lambda: len(_sleepers(at)) == 2, "two commands")
         sleepers = _sleepers(at)
         at.editor.kill()
         _, alive = psutil.wait_procs(sleepers, timeout=2.0)

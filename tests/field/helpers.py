@@ -18,7 +18,7 @@ SECRET = "sk-never-shown-0123456789"
 _clock = threading.Event()  # nobody sets it
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 2.0) -> object:
+def eventually(condition: Callable[[], object], what: str, seconds: float = 10.0) -> object:
     """Wait for something outside of the conversation, by looking every 10 ms; its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
