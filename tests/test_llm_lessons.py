@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -69,10 +70,27 @@ PYDANTIC = {
     "msg": "Extra inputs are not permitted",
 }
 BOUND = (DROP_UNBOUND, NO_REASONING)
-SEALED = {
-    "openai-responses": "invalid_encrypted_content The encrypted content gAAA...DQ== could not be verified.",
-    "gemini": "Corrupted thought signature.",
+SEALED: dict[str, dict] = {
+    "openai-responses": {
+        "error": {
+            "message": "The encrypted content gAAA...DQ== could not be verified.",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "invalid_encrypted_content",
+        }
+    },
+    "gemini": {
+        "error": {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}
+    },
 }
+SEALED["openai"] = {
+    "error": {
+        "message": "Provider returned error",
+        "code": 400,
+        "metadata": {"raw": json.dumps(SEALED["gemini"]), "provider_name": "Google AI Studio"},
+    }
+}
+"""What OpenAI and Gemini say, and OpenRouter of what stands behind it."""
 
 
 def test_a_server_that_knows_only_the_newer_limit(llm: FakeLlm) -> None:
@@ -146,8 +164,7 @@ def test_a_request_that_has_no_other_form_is_asked_once(llm: FakeLlm) -> None:
         ("anthropic", 400, UNKNOWN, BOUND),
         ("anthropic", 400, "max_tokens: 99999 > 64000", ()),
         ("openai", 400, ELSEWHERE.format(1, 0), (NO_REASONING,)),
-        ("openai-responses", 400, SEALED["openai-responses"], (NO_REASONING,)),
-        ("gemini", 400, SEALED["gemini"], (NO_REASONING,)),
+        ("openai-responses", 0, "invalid_encrypted_content", (NO_REASONING,)),
         ("gemini", 400, "Unable to submit request because Thought signature is not valid", (NO_REASONING,)),
     ],
 )
@@ -235,26 +252,32 @@ def test_another_conversation_keeps_its_thinking(gateway: FakeLlm) -> None:
 
 @pytest.mark.parametrize(
     ("dialect", "model", "seal"),
-    [("openai-responses", "gpt-5.5", b"encrypted_content\":"), ("gemini", "gemini-3-pro", b"==")],
+    [
+        ("openai-responses", "gpt-5.5", b'encrypted_content":'),
+        ("gemini", "gemini-3-pro", b"=="),
+        ("openai", "x/y", b"reasoning_content"),
+    ],
 )
 def test_a_conversation_whose_reasoning_another_key_has_sealed_goes_on(
     dialect: str, model: str, seal: bytes
 ) -> None:
     with FakeLlm(dialect=dialect) as llm:
-        asked = HttpProvider(Endpoint(llm.base_url, dialect), ONCE)
+        asked = HttpProvider(Endpoint(llm.base_url, dialect, server="llama.cpp"), ONCE)
         first = CLAUDE._replace(model=model)
         llm.script(thought("hm") + tool_call("look", {}, "a"))
         whole = with_result(first, ask(asked, first))
 
+        refusal = error(400, SEALED[dialect])
+
         def answer(request: Request) -> Answer | Reply:
             is_sealed = seal in request.raw_body
-            return error(400, llm.wire.error(400, SEALED[dialect])) if is_sealed else text("done")
+            return refusal if is_sealed else text("done")
 
         llm.script(*[answer] * 4)
         for _ in range(2):  # it is not learned for other conversations
             assert ask(asked, whole)[-1] == Finish("stop")
         assert [seal in request.raw_body for request in llm.requests[1:]] == [True, False, True, False]
-        llm.script(error(400, llm.wire.error(400, SEALED[dialect])))
+        llm.script(refusal)
         with pytest.raises(ProviderError):
             ask(asked, first)
         assert len(llm.requests) == 6 and llm.violations == []
