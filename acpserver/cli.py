@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     acp.add_argument("then", nargs="?", choices=("", "login"), default="", help=argparse.SUPPRESS)
     talk = commands.add_parser("chat", help="talk to the agent in this terminal")
     talk.add_argument("prompt", nargs="?", metavar="PROMPT", help="without it, prompts are read from stdin")
+    talk.add_argument("--resume", metavar="ID", default="", help="go on with this stored session")
     answers = talk.add_mutually_exclusive_group()
     for flag, allow, text in (("--yes", True, "allow every tool call"), ("--no", False, "reject every one")):
         answers.add_argument(flag, dest="allow", action="store_const", const=allow, help=text)

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     secrets = Secrets(settings.secrets)
     logs.set_up(settings.log_level, settings.log_file, secrets)
     if options.command == "chat":
-        return chat.run(settings, vars(options), options.prompt, options.allow)
+        return chat.run(settings, vars(options), options.prompt, options.allow, resume=options.resume)
     if options.command == "doctor":
         return doctor.run(settings)
     if options.command == "sessions":

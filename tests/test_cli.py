@@ -232,3 +232,24 @@ def test_a_client_that_goes_away_without_closing_ends_the_process() -> None:
     assert process.stderr.read() == b""
     process.stdin.close()
     process.stderr.close()
+
+
+def test_chat_goes_on_with_a_stored_session(tmp_path: Path) -> None:
+    home = {"ACPSERVER_HOME": str(tmp_path), "ACPSERVER_LIST_MODELS": "false"}
+    with FakeLlm() as llm:
+        flags = ("--base-url", llm.base_url, "--model", "m")
+        llm.script(text("Noted."), text("It is 7."), text("Still 7."))
+        assert run("chat", *flags, "My number is 7.", **home).stdout == "Noted.\n"
+        listed = run("sessions", "list", **home).stdout.split()[0]
+        for beginning, answer in ((listed, "It is 7.\n"), (listed.removeprefix("sess_"), "Still 7.\n")):
+            done = run("chat", *flags, "--resume", beginning, "Which was it?", **home)
+            assert (done.returncode, done.stdout, done.stderr) == (0, answer, "")
+        asked = [message["content"] for message in llm.requests[-1].messages if message["role"] == "user"]
+    assert asked == ["My number is 7.", "Which was it?", "Which was it?"]
+    assert len(run("sessions", "list", **home).stdout.splitlines()) == 1
+
+
+def test_chat_cannot_go_on_with_what_is_not_stored() -> None:
+    done = run("chat", "--model", "offline", "--resume", "sess_1234", "go on")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "acpserver: There is no session sess_1234. See: acpserver sessions list\n"

@@ -24,11 +24,13 @@ def run(
     prompt: str | None = None,
     allow: bool | None = None,
     command: Sequence[str] | None = None,
+    resume: str = "",
 ) -> int:
     """Run the client and return the exit status.
 
     `flags` are the settings from the command line, handed on to the server; `prompt` None reads prompts
-    from stdin, one a line; `allow` answers all permission requests; `command` starts another server.
+    from stdin, one a line; `allow` answers all permission requests; `command` starts another server;
+    `resume` is how the id of a stored session begins, "" for a new one.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -38,7 +40,7 @@ def run(
         with _signals(conversation):
             server = ServerProcess(command or server_command(flags), conversation.handlers)
             try:
-                return conversation.converse(server, config, prompt)
+                return conversation.converse(server, config, prompt, resume)
             except ConnectionClosed:
                 status = server.close()
                 if status == USAGE:

@@ -20,7 +20,7 @@ from acpserver.chat import permission, question
 from acpserver.chat.process import ServerProcess
 from acpserver.chat.render import Renderer
 from acpserver.config import OFFLINE, Config
-from acpserver.errors import AUTH_REQUIRED, ConnectionClosed, RpcError
+from acpserver.errors import AUTH_REQUIRED, RESOURCE_NOT_FOUND, AcpError, ConnectionClosed, RpcError
 from acpserver.rpc.call import Call
 from acpserver.version import __version__
 
@@ -95,8 +95,8 @@ class Talk:
             raise KeyboardInterrupt
         self._events.put(_Interrupt())
 
-    def converse(self, server: ServerProcess, config: Config, prompt: str | None) -> int:
-        """Set a session up and run the turns in it. Returns the exit status."""
+    def converse(self, server: ServerProcess, config: Config, prompt: str | None, resume: str = "") -> int:
+        """Set a session up, or go on with one, and run the turns in it. Returns the exit status."""
         request = server.connection.request
         hello = request(
             "initialize",
@@ -107,25 +107,34 @@ class Talk:
             },
             timeout=ANSWER_SECONDS,
         )
-        session_id = self._new_session(server, config, hello)
+        session_id = self._session(server, config, hello, resume)
         status = OK
         for text in [prompt] if prompt is not None else self._prompts():
             status = self._turn(server, session_id, text) or status
         return status
 
-    def _new_session(self, server: ServerProcess, config: Config, hello: Mapping[str, object]) -> str:
-        """Open a session here; with the offline model when no model is configured."""
+    def _session(
+        self, server: ServerProcess, config: Config, hello: Mapping[str, object], resume: str
+    ) -> str:
+        """Open a session here, a stored one if `resume` is not empty; with the offline model when no model is
+        configured."""
         request = server.connection.request
         params: dict[str, object] = {"cwd": os.getcwd(), "mcpServers": []}
+        method = "session/new"
+        if resume:
+            method = "session/resume"
+            params["sessionId"] = resume if resume.startswith("sess_") else f"sess_{resume}"
         try:
-            answer = request("session/new", params, timeout=ANSWER_SECONDS)
+            answer = request(method, params, timeout=ANSWER_SECONDS)
         except RpcError as error:
+            if error.code == RESOURCE_NOT_FOUND:
+                raise AcpError(f"There is no session {resume}. See: acpserver sessions list") from None
             if error.code != AUTH_REQUIRED or config.model or not _offers_offline(hello):
                 raise
             self._renderer.line("acpserver: no model is configured, so the offline model answers")
             request("authenticate", {"methodId": OFFLINE}, timeout=ANSWER_SECONDS)
-            answer = request("session/new", params, timeout=ANSWER_SECONDS)
-        return str(answer["sessionId"])
+            answer = request(method, params, timeout=ANSWER_SECONDS)
+        return str(params.get("sessionId") or answer["sessionId"])
 
     def _prompts(self) -> Iterator[str]:
         """The lines of stdin that are not blank. At a terminal the person is asked for each."""
