@@ -7,10 +7,9 @@ What is said about a file names the place and the reason, never a value: a heade
 from __future__ import annotations
 
 import os
-import stat
 from typing import Any, NamedTuple
 
-from acpserver import jsontext
+from acpserver import jsontext, plain_file
 from acpserver.errors import ConfigError
 from acpserver.rpc import checker, definitions
 
@@ -19,7 +18,6 @@ MODES = ("read_only", "default", "accept_edits", "bypass")
 """The modes, each allowing more than the one before."""
 
 _MOST_FAULTS = 5  # that are told of one file
-_MOST_BYTES = 1 << 20  # of a project's file: it is whoever wrote the project that decides how long it is
 
 
 class Permissions(NamedTuple):
@@ -36,12 +34,11 @@ def read(path: str) -> dict[str, Any]:
     Raises `ConfigError` with the path of the file, the place in it and the reason of each fault.
     """
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            value = jsontext.loads(file.read())
+        value = jsontext.loads(plain_file.read(path).decode("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}  # no file of ours to read is the normal case, and no reason not to start
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     faults = check(value)
     if faults or not isinstance(value, dict):
         raise ConfigError(f"{path}: {'; '.join(faults)}")
@@ -88,17 +85,11 @@ def with_project(own: Permissions, cwd: str) -> Permissions:
 def _read_project(path: str) -> dict[str, Any]:
     """The JSON object in a project's file, {} without one. Raises `ValueError`, which says why not."""
     try:
-        # Whoever waits for a pipe that nobody writes to would wait for ever.
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("it is no file")
-            content = file.read(_MOST_BYTES + 1)
+        content = plain_file.read(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ValueError(error.strerror) from None
-    if len(content) > _MOST_BYTES:
-        raise ValueError("it is larger than 1 MiB")
     value = jsontext.loads(content.decode("utf-8-sig"))
     if not isinstance(value, dict):
         raise ValueError("it holds no JSON object")

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 
+from acpserver import plain_file
 from acpserver.errors import ConfigError
 
 FILE_NAME = "credentials.json"
@@ -23,8 +24,7 @@ def path_beside(config_file: str) -> str:
 def stored_keys(path: str) -> dict[str, str]:
     """The stored keys by provider; none without a file. Raises `ConfigError` for a damaged one."""
     try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
+        value = json.loads(plain_file.read(path).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}  # no login yet, or none of this user's
     except (OSError, ValueError, RecursionError):  # their words could quote a key

@@ -102,8 +102,8 @@ class Cancelled(AcpError):
 class StoreError(RpcError):
     """A session file could not be read or changed; `details` says why, for a person."""
 
-    def __init__(self, details: str):
-        super().__init__(INTERNAL_ERROR, None, {"details": details})
+    def __init__(self, details: str, code: int = INTERNAL_ERROR):
+        super().__init__(code, None, {"details": details})
 
 
 class ConfigError(AcpError):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from acpserver import plain_file
 from acpserver.addresses import is_on_this_machine, shown
 from acpserver.cancel import CancelFlag
 from acpserver.config import Config, NoModel, load
@@ -37,6 +38,7 @@ IDLE_SECONDS = 5.0
 WHOLE_SECONDS = 10.0  # for one list
 LONGEST_NAME = 200  # characters; longer ones are left out
 MOST_NAMES = 2_000
+MOST_BYTES = 64 << 20  # of all stored lists
 SHOWN_NAMES = 8  # in an error
 
 
@@ -123,8 +125,7 @@ class ModelLists:
     def _read(self) -> dict[str, dict[str, Any]]:
         """What is stored and looks as it should."""
         try:
-            with open(self._path, encoding="utf-8") as file:
-                value = json.load(file)
+            value = json.loads(plain_file.read(self._path, MOST_BYTES).decode("utf-8"))
         except (OSError, ValueError, RecursionError):  # nothing stored, or nothing of use
             return {}
         found: Mapping[object, object] = value if isinstance(value, dict) else {}

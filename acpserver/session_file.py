@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from acpserver import jsontext, system
-from acpserver.errors import Cancelled, StoreError
+from acpserver.errors import RESOURCE_NOT_FOUND, Cancelled, StoreError
 from acpserver.records import Record, reported
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class SessionFile:
                 data = file.read()
         except FileNotFoundError:
             if self.stored:
-                raise StoreError(DELETED) from None
+                raise StoreError(DELETED, RESOURCE_NOT_FOUND) from None
             data = b""
         except OSError as error:
             if self.stored:

@@ -108,7 +108,7 @@ class Store:
         for folder in folders:
             for file in _files(folder):
                 session_id = file.name.removesuffix(".jsonl")
-                if session_id != file.name and ID.fullmatch(session_id):
+                if session_id != file.name and ID.fullmatch(session_id) and file.is_file():
                     try:
                         changed = file.stat(follow_symlinks=False).st_mtime_ns
                     except FileNotFoundError:

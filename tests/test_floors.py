@@ -19,6 +19,7 @@ ROOMS = """
     jsontext
     cancel
     redaction
+    plain_file
     prices
     addresses
     catalog

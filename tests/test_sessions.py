@@ -541,6 +541,14 @@ def test_what_the_disk_did_not_take_keeps_a_session_in_memory(tmp_path: Path) ->
     assert session.untold_problem() == ""
 
 
+def test_a_fork_of_what_was_deleted_meanwhile_finds_no_session(tmp_path: Path) -> None:
+    sessions, session = stored_session(tmp_path)
+    Path(session.file.path).unlink()
+    with pytest.raises(RpcError) as caught:
+        sessions.fork(session.id, session.cwd, session.roots, None)
+    assert (caught.value.code, caught.value.details) == (-32002, "The session was deleted elsewhere")
+
+
 def test_damage_is_told_once_in_the_session_and_in_a_fork_not_at_all(tmp_path: Path) -> None:
     sessions, session = stored_session(tmp_path)
     with open(session.file.path, "ab") as end:

@@ -90,6 +90,17 @@ def test_find_by_prefix(store: Store, tmp_path: Path) -> None:
     assert set(store.find_by_prefix(session_id[:12])) == {session_id, other}
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_what_is_no_file_is_not_listed_and_not_waited_for(store: Store, tmp_path: Path) -> None:
+    session_id = add(store, tmp_path)
+    found = store.find(session_id)
+    assert found is not None
+    folder = Path(found.path).parent
+    os.mkfifo(folder / f"{new_id()}.jsonl")
+    (folder / f"{new_id()}.jsonl").mkdir()
+    assert walk(store) == [[session_id]]
+
+
 def test_pages_are_newest_first_and_stay_right_while_sessions_are_added(store: Store, tmp_path: Path) -> None:
     made = [add(store, tmp_path / str(number % 3)) for number in range(120)]
     assert [len(page) for page in walk(store)] == [50, 50, 20]
