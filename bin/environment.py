@@ -11,9 +11,12 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
+QUIET_SECONDS = 1.0
 UNREACHABLE = (
     "NewConnectionError",
     "NameResolutionError",
@@ -32,13 +35,24 @@ def main(arguments: list[str]) -> int:
     python = folder / "bin" / "python"
     (ROOT / ".cache").mkdir(exist_ok=True)
     with open(ROOT / ".cache" / "environment.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take(lock)
         if not runs(python):
             make(folder)
         if not is_current(folder, python, extra):
             install(folder, python, extra)
     print(python)
     return 0
+
+
+def take(lock: IO[str]) -> None:
+    """Wait for the lock. A run that only looks has it for a moment, of which nobody need hear."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        timer = threading.Timer(QUIET_SECONDS, say, ("waiting for another run that makes the environment",))
+        timer.start()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        timer.cancel()
 
 
 def runs(python: Path) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import fcntl
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -110,6 +112,20 @@ def test_a_python_without_venv_is_told_what_to_install(tmp_path: Path) -> None:
     done = run(ROOT / "bin" / "environment", PYTHON=str(crippled))
     assert (done.returncode, done.stdout) == (1, "")
     assert "python3-venv" in done.stderr
+
+
+def test_a_run_that_waits_for_another_one_says_so(tmp_path: Path) -> None:
+    checkout = copy_checkout(tmp_path / "checkout")
+    (checkout / ".cache").mkdir()
+    with open(checkout / ".cache" / "environment.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [sys.executable, checkout / "bin" / "environment.py"]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as waiting:
+            assert waiting.stderr
+            shown, _, _ = select.select([waiting.stderr], [], [], 20)
+            said = waiting.stderr.readline() if shown else b""
+            waiting.kill()
+    assert said == b"acpserver: waiting for another run that makes the environment ...\n"
 
 
 def test_the_checkout_runs_from_any_folder_and_through_a_link(tmp_path: Path) -> None:
