@@ -11,6 +11,7 @@ import re
 import subprocess
 import threading
 from collections import deque
+from functools import partial
 
 from acpserver.cancel import CancelFlag
 from acpserver.errors import AcpError, ConnectionClosed, RpcError, ToolError
@@ -23,6 +24,7 @@ from acpserver.tools.base import EXECUTE, Action, Content, ForeignSchema, Tool, 
 from acpserver.tools.content import SHOWN, shorten, text_content
 from acpserver.transports.stdio import LineReader, LineWriter
 from acpserver.version import __version__
+from acpserver.workers import NO_THREAD, start_thread
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +67,8 @@ class McpServer:
         self._connection = Connection(lines, self._writer, {"ping": _ping}, rules=MCP)
         for target in (self._connection.serve, self._drain):
             thread = threading.Thread(target=target, name="mcp reader", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
         try:
             return self._shake_hands(cancel)
         except (TimeoutError, AcpError) as error:
@@ -236,8 +238,8 @@ class McpServers:
 
     def connect(self) -> None:
         """Start all servers, side by side, on threads of their own. Returns at once."""
-        if self.specs:
-            threading.Thread(target=self._connect_all, name="mcp connect", daemon=True).start()
+        if self.specs and start_thread(self._connect_all, "mcp connect") is None:
+            self._connect_all()  # there is no thread for any: they fail, and no turn waits for them
 
     def tools(self, cancel: CancelFlag) -> dict[str, Tool]:
         """The tools by name, once every server has answered or failed. Raises `Cancelled`."""
@@ -263,14 +265,13 @@ class McpServers:
 
     def _connect_all(self) -> None:
         found: list[list[Tool]] = [[] for _ in self._servers]
-        threads = [
-            threading.Thread(target=self._connect, args=(server, tools), daemon=True)
-            for server, tools in zip(self._servers, found, strict=True)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        pairs = zip(self._servers, found, strict=True)
+        threads = [start_thread(partial(self._connect, *pair), "mcp start") for pair in pairs]
+        for thread, server in zip(threads, self._servers, strict=True):
+            if thread is None:
+                self._failures.append(f"The MCP server {server.name} cannot be used: {NO_THREAD}")
+            else:
+                thread.join()
         for tool in (tool for tools in found for tool in tools):
             tool.name = _free_name(tool.name, self._tools)
             self._tools[tool.name] = tool
@@ -282,7 +283,7 @@ class McpServers:
         try:
             tools += server.start(self._cancel)
             return
-        except AcpError as error:
+        except (AcpError, RuntimeError) as error:  # of the latter kind: no thread is left
             self._failures.append(f"The MCP server {server.name} cannot be used: {error}")
         except Exception as error:  # the top of a thread: the other servers and the session go on
             log.exception("mcp %s", server.name)

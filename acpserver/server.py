@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 import time
 
 from acpserver import session_file
@@ -33,7 +32,7 @@ from acpserver.tools.builtin import builtin_tools
 from acpserver.turn_queue import Turn
 from acpserver.turns import Turns, time_limit
 from acpserver.version import __version__
-from acpserver.workers import WorkerPool
+from acpserver.workers import WorkerPool, start_thread
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +138,7 @@ class Server:
                 "authMethods": self._auth.announce(self._client),
             }
         )
-        threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
+        start_thread(self._warm_up, "warm-up")
 
     def _warm_up(self) -> None:
         """Load what the first prompt needs while the user is still writing it."""

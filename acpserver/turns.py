@@ -59,10 +59,10 @@ class Turns:
         if start:
             try:
                 self._pool.submit(lambda: self._work_through(session))
-            except RuntimeError as error:  # the system has no thread left
+            except RpcError as error:
                 for waiting in session.turns.drop_waiting():
                     waiting.stop_clock()
-                    waiting.call.fail(RpcError.with_details(INTERNAL_ERROR, f"No turn can be run: {error}"))
+                    waiting.call.fail(error)
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no turn runs. False when `timeout` seconds were not enough."""

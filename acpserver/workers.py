@@ -12,9 +12,24 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from acpserver.errors import INTERNAL_ERROR, RpcError
+
 log = logging.getLogger(__name__)
 
 Job = Callable[[], None]
+
+
+NO_THREAD = "the system has no thread left"
+
+
+def start_thread(target: Callable[[], object], name: str) -> threading.Thread | None:
+    """Run `target` on a daemon thread of its own; None when the system has no thread left."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 class WorkerPool:
@@ -32,7 +47,7 @@ class WorkerPool:
         self._idle = 0  # threads that wait for a job
 
     def submit(self, job: Job) -> None:
-        """Run `job` on a worker. Never waits. Raises `RuntimeError` when the system gives no thread and there
+        """Run `job` on a worker. Never waits. Raises `RpcError` when the system has no thread left and there
         is none yet; else the job waits for one that is there."""
         with self._jobs_lock:
             self._jobs.append(job)
@@ -42,14 +57,12 @@ class WorkerPool:
             if self._threads >= self._limit:
                 return
             self._threads += 1
-        try:
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        except RuntimeError:
+        if start_thread(self._run, self._name) is None:
             with self._jobs_lock:
                 self._threads -= 1
                 if self._threads == 0 and job in self._jobs:
                     self._jobs.remove(job)
-                    raise
+                    raise RpcError.with_details(INTERNAL_ERROR, f"This cannot be done now: {NO_THREAD}")
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until no job runs or waits. False when `timeout` seconds were not enough."""

@@ -199,3 +199,23 @@ def test_a_server_that_ignores_the_end_and_sigterm_is_killed(children: Children)
     servers.close()
     assert time.monotonic() - started < 10
     assert not running[0].is_running()
+
+
+@pytest.mark.parametrize("scarce", ["mcp connect mcp start", "mcp start", "mcp reader", "writer"])
+def test_without_a_thread_a_server_fails_and_no_turn_waits_for_it(
+    children: Children, monkeypatch: pytest.MonkeyPatch, scarce: str
+) -> None:
+    real = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name in scarce:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    servers = connected(children, spec("files", "good"))
+    with CancelFlag().within(30) as flag:
+        assert servers.tools(flag) == {}
+    (failure,) = servers.take_failures()
+    assert failure.startswith("The MCP server files cannot be used: ") and "thread" in failure
+    servers.close()

@@ -14,7 +14,6 @@ from acpserver import turns
 from acpserver.llm.types import Finish, TextDelta, ToolCall
 from acpserver.tools.base import ToolOutcome
 from acpserver.version import __version__
-from acpserver.workers import Job, WorkerPool
 from tests.fakes.editor import ABSENT, Editor
 from tests.fakes.inside import FakeTool, Inside, Script, stall
 
@@ -534,15 +533,16 @@ def test_without_a_thread_the_prompt_is_answered_and_the_session_goes_on(
     with Editor(run=Inside(tmp_path, Script(LAST)).run) as editor:
         editor.initialize()
         session = editor.new_session(tmp_path)
-        real = WorkerPool.submit
+        real = threading.Thread.start
 
-        def refuse(pool: WorkerPool, job: Job) -> None:
-            if pool._name == "turn":
+        def refuse(thread: threading.Thread) -> None:
+            if thread.name == "turn":
                 raise RuntimeError("can't start new thread")
-            real(pool, job)
+            real(thread)
 
-        monkeypatch.setattr(WorkerPool, "submit", refuse)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
         reply = editor.prompt(session, "go").wait_reply()
-        assert (reply.code, reply.details) == (-32603, "No turn can be run: can't start new thread")
+        assert reply.code == -32603
+        assert reply.details == "This cannot be done now: the system has no thread left"
         monkeypatch.undo()
         assert editor.prompt(session, "go").wait() == "end_turn"

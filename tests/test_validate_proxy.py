@@ -459,3 +459,13 @@ def test_what_is_typed_at_the_terminal_does_not_reach_the_judge_even_while_it_lo
         assert process.stdout.readline() == INITIALIZE
         child_sessions = {os.getsid(child.pid) for child in psutil.Process(process.pid).children()}
         assert len(child_sessions - {os.getsid(process.pid)}) == 1  # the judge has one
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_descriptors_that_are_closed_count_as_the_null_device(closed: str) -> None:
+    """Else a pipe of our own would take the number 0, and the end of input would never come."""
+    door = "from acpserver.validate.door import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", door, "run", "--", sys.executable, "-c", ECHO]
+    shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command]
+    done = subprocess.run(shell, cwd=ROOT, capture_output=True, timeout=3 * SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

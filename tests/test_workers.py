@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from acpserver.errors import RpcError
 from acpserver.workers import WorkerPool
 
 
@@ -36,7 +37,7 @@ def test_a_system_without_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as scarce:
         scarce.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RpcError, match="-32603"):
             pool.submit(done.set)
     assert pool.wait_idle(0) and not done.is_set()
     pool.submit(lambda: release.wait(5))
