@@ -249,6 +249,14 @@ def test_chat_goes_on_with_a_stored_session(tmp_path: Path) -> None:
     assert len(run("sessions", "list", **home).stdout.splitlines()) == 1
 
 
+def test_a_model_that_cannot_ask_is_not_offered_to(tmp_path: Path) -> None:
+    with FakeLlm() as llm:
+        llm.script(text("hello"))
+        assert run("chat", "--yes", "--base-url", llm.base_url, "--model", "m", "hi").stdout == "hello\n"
+        offered = {tool["function"]["name"] for tool in llm.requests[-1].body["tools"]}
+    assert "bash" in offered and "ask_user" not in offered
+
+
 def test_chat_cannot_go_on_with_what_is_not_stored() -> None:
     done = run("chat", "--model", "offline", "--resume", "sess_1234", "go on")
     assert (done.returncode, done.stdout) == (1, "")

@@ -285,6 +285,20 @@ def test_a_model_that_repeats_a_call_is_told_and_then_stopped(tmp_path: Path) ->
         assert text.startswith("ok\n\n" + HINT.format(number)), text
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "names"), [({}, ["tool"]), ({"elicitation": {"form": {}}}, ["tool", "ask_user"])]
+)
+def test_a_question_is_offered_where_it_can_be_asked(
+    tmp_path: Path, capabilities: dict[str, object], names: list[str]
+) -> None:
+    script = Script(LAST)
+    talk = Talk(tmp_path, script, FakeTool("tool"), FakeTool("ask_user"))
+    talk.capabilities = capabilities
+    with talk:
+        assert talk.say("go").wait() == "end_turn"
+    assert [tool.name for tool in script.requests[0].tools] == names
+
+
 def test_a_model_that_goes_round_the_same_calls_is_told_and_then_stopped(tmp_path: Path) -> None:
     script = Script(*[[call(f"c{n}", x=n % 2), Finish("tool_calls")] for n in range(41)], LAST)
     with Talk(tmp_path, script, FakeTool("tool")) as talk:

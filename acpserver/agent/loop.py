@@ -25,6 +25,7 @@ from acpserver.llm.types import Message, ModelRequest, ToolSpec, Usage
 from acpserver.options import effort
 from acpserver.prompts import check_attachments
 from acpserver.session import Session
+from acpserver.tools.ask import AskUser
 from acpserver.tools.base import Tool
 from acpserver.turn_queue import Turn
 
@@ -56,7 +57,9 @@ class TurnLoop:
         self._updates = client.updates(session.id, session.story, turn.call)
         self._answer: Answer | None = None  # of the model call that is under way
         self._runner = ToolRunner(session, turn, client, self._updates, tools)
-        self._specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values())
+        can_ask = client.can("elicitation", "form")
+        offered = [tool for tool in tools.values() if can_ask or tool.name != AskUser.name]
+        self._specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in offered)
 
     def run(self) -> str:
         """The stop reason of the turn. Raises `ProviderError` when the model cannot be used."""

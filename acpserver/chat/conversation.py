@@ -98,11 +98,15 @@ class Talk:
     def converse(self, server: ServerProcess, config: Config, prompt: str | None, resume: str = "") -> int:
         """Set a session up, or go on with one, and run the turns in it. Returns the exit status."""
         request = server.connection.request
+        can_ask = self._allow is None and self._terminal() is not None
         hello = request(
             "initialize",
             {
                 "protocolVersion": 1,
-                "clientCapabilities": {"elicitation": {"form": {}}, "session": {"notices": {}}},
+                "clientCapabilities": {
+                    **({"elicitation": {"form": {}}} if can_ask else {}),
+                    "session": {"notices": {}},
+                },
                 "clientInfo": {"name": "acpserver-chat", "title": "acpserver chat", "version": __version__},
             },
             timeout=ANSWER_SECONDS,

@@ -70,13 +70,14 @@ def run(args: argparse.Namespace) -> int:
             if path:
                 os.close(os.open(path, how, 0o600))
         except OSError as error:
-            return _say(str(error), 2)
+            return _say(f"{path}: {error.strerror}", 2)
     signals = _Signals()
     try:
         agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError)
-        return _say(f"cannot start {command[0]}: {error}", NOT_FOUND if missing else NOT_STARTED)
+        why = getattr(error, "strerror", None) or error
+        return _say(f"cannot start {command[0]}: {why}", NOT_FOUND if missing else NOT_STARTED)
     signals.pass_on_to(agent)
     judge, feed = _start_judge(args, agent.pid)
     to_editor = _Pump(_taken(agent.stdout), 1, lambda block: feed.offer(AGENT, block))

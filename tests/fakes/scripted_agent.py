@@ -174,8 +174,9 @@ def handle(message: dict[str, object]) -> None:
     assert isinstance(params, dict)
     if method == "initialize":
         demand(params["protocolVersion"] == 1, "protocol version")
-        announced = {"elicitation": {"form": {}}, "session": {"notices": {}}}
-        demand(params["clientCapabilities"] == announced, "capabilities")
+        announced = dict(params["clientCapabilities"])
+        demand(announced.pop("elicitation", {"form": {}}) == {"form": {}}, "elicitation")
+        demand(announced == {"session": {"notices": {}}}, "capabilities")
         methods = [{"id": "offline", "name": "Offline model"}] if needs_login else []
         send({"id": request_id, "result": {"protocolVersion": 1, "authMethods": methods}})
     elif method == "authenticate":

@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         given = prompts(args.prompts) if args.prompts else {}
     except (OSError, ValueError) as error:
-        return _cannot(f"{args.prompts}: {error}")
+        return _cannot(f"{args.prompts}: {getattr(error, 'strerror', None) or error}")
     if not command or not chosen:
         return _cannot("name the agent after --" if chosen else "no scenario fits --only")
     if shutil.which(command[0]) is None:
