@@ -40,6 +40,7 @@ def framed(data: bytes) -> bytes:
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n"
+NO_LIST = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 DONE = framed(b"data: [DONE]\n\n") + b"0\r\n\r\n"
 CALL = {
     "index": 0,
@@ -99,6 +100,9 @@ def converse(sock: socket.socket) -> None:
                 if name.lower() == b"content-length":
                     length = int(value)
             body = reader.read(length)
+            if request.startswith(b"GET"):  # for its list of models, in the background
+                sock.sendall(NO_LIST)
+                continue
             say("asked")
             try:
                 respond(sock, request.split()[1].decode().split("/")[1], body)
