@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 import acpserver
 from acpserver.chat import permission
+from acpserver.chat.conversation import Talk
 from acpserver.chat.process import server_command
 from acpserver.chat.render import Renderer, content_text, diff_lines, wants_colour
 
@@ -370,6 +372,31 @@ def test_a_second_ctrl_c_quits_although_the_agent_does_not_answer(
     terminals[0].type("\x03")
     assert terminals[0].status() == 130
     assert terminals[0].agents() == []
+
+
+def test_a_ctrl_c_that_interrupts_nothing_is_found_all_the_same() -> None:
+    """As one that comes just before the wait: here the system gives it to another thread."""
+    talk = Talk(Renderer(io.StringIO(), io.StringIO()), None)
+    talk._breakable = False
+    send = threading.Event()
+
+    def press() -> None:
+        assert send.wait(10)
+        clock = threading.Event()
+        clock.wait(0.1)  # until the main thread waits, most likely
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: talk.interrupt())
+    try:
+        presser.start()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        send.set()
+        assert type(talk._next_event()).__name__ == "_Interrupt"
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        presser.join(10)
+        signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_at_the_prompt_quits(terminal: Terminal) -> None:

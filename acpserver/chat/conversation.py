@@ -13,6 +13,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,6 +31,7 @@ OK, ERROR, USAGE, NOT_FINISHED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit statuses: every turn ended with `end_turn`; something failed; the command line or the configuration is
 wrong; a turn ended otherwise (cancelled, out of tokens or of steps, refused); Ctrl-C ended the client."""
 
+LOOK_SECONDS = 0.2  # a Ctrl-C that comes just before a wait interrupts nothing, and is found at its end
 BACKLOG = 1000  # updates that may wait for the terminal
 ANSWER_SECONDS = 30.0  # for the requests that no model is behind
 
@@ -202,7 +204,10 @@ class Talk:
             self._events.put(_Done(error=error))
 
     def _next_event(self) -> _Event:
-        event = self._events.get()
+        event: _Event | None = None
+        while event is None:
+            with suppress(queue.Empty):
+                event = self._events.get(timeout=LOOK_SECONDS)
         if isinstance(event, Call):
             self._room.release()
         return event

@@ -26,6 +26,7 @@ from acpserver.validate.proxy_feed import Feed
 BLOCK = 256 << 10  # bytes read at once at most
 DRAIN_SECONDS = 10.0  # after the agent's end, for an editor that is slow to read its last words
 QUIET_SECONDS = 0.1  # after the agent's end, when somebody else holds its stdout open
+LOOK_SECONDS = 0.2  # how late a signal may be passed on
 JUDGE_SECONDS = 3.0  # for the judge to catch up after the agent's end
 GONE_SECONDS = 2.0  # that an agent may stay when its editor has died, and again after SIGTERM
 LOOK_SECONDS = 0.2  # between two looks for the editor after its end of input
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     to_editor.start()
     to_agent.start()
     threading.Thread(target=_watch_editor, args=(agent, to_agent, to_editor), daemon=True).start()
-    status = agent.wait()
+    status = _waited_for(agent)
     to_editor.finish()
     feed.close()
     try:
@@ -94,6 +95,21 @@ def run(args: argparse.Namespace) -> int:
         judge.kill()
         _say("the last part of the conversation was not checked: there was too much of it", 0)
     return _end_as(status)
+
+
+def _waited_for(agent: subprocess.Popen[bytes]) -> int:
+    """The exit status of the agent, once it has ended. A signal that comes just before a wait interrupts
+    nothing: the main thread, which handles them, waits in short pieces therefore."""
+    over = threading.Event()
+
+    def wait() -> None:
+        agent.wait()
+        over.set()
+
+    threading.Thread(target=wait, name="wait for the agent", daemon=True).start()
+    while not over.wait(LOOK_SECONDS):
+        continue
+    return agent.wait()
 
 
 def _start_judge(args: argparse.Namespace, agent_pid: int) -> tuple[subprocess.Popen[bytes], Feed]:
