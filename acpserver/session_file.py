@@ -101,6 +101,7 @@ class SessionFile:
                     closing = self._closing(_content(fd))
                 data = closing + b"".join(self._backlog)
                 written = os.write(fd, data)
+                system.stamp(fd)  # by which sessions are listed
         finally:
             os.close(fd)
         if self._known == size:
@@ -133,6 +134,7 @@ class SessionFile:
             with open(fd, "wb") as file:
                 file.write(data)
                 file.flush()
+                system.stamp(fd)
                 os.fsync(fd)
             os.rename(temporary, self.path)
         except OSError:

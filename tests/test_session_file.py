@@ -46,6 +46,18 @@ def test_create_append_read(file: SessionFile) -> None:
     assert numbers(SessionFile(file.path, "s")) == [1, 2, 3]
 
 
+def test_the_order_of_changes_can_be_told_from_their_times(file: SessionFile) -> None:
+    """Although the system's own times are some milliseconds apart."""
+    other = SessionFile(file.path.replace("s.jsonl", "t.jsonl"), "t")
+    other.create([{"n": 1}])
+    times = [os.stat(file.path).st_mtime_ns, os.stat(other.path).st_mtime_ns]
+    for _ in range(20):
+        for each in (file, other):
+            each.append({"n": 2})
+            times.append(os.stat(each.path).st_mtime_ns)
+    assert times == sorted(set(times))
+
+
 def test_private_folders_and_files(file: SessionFile) -> None:
     with file.turn(lambda: False, lambda: None):
         names = os.listdir(os.path.dirname(file.path))
